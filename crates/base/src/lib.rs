@@ -1,0 +1,3 @@
+//! Types that every crate shares and that know neither the operating system nor a domain word.
+
+pub mod time;

@@ -1,0 +1,15 @@
+//! The segment cache engine: memcached's item semantics as a library, without protocol or sockets.
+//!
+//! [`Cache`] is shared; each thread that uses it registers a [`Worker`] and calls operations on that.
+//! Time is an argument: call [`Worker::begin_turn`] with the current [`Now`](scrubjay_base::time::Now) before
+//! operations, and [`Worker::go_idle`] before sleeping.
+
+mod api;
+mod engine;
+mod number;
+
+pub use api::{
+    Arith, ArithOutcome, Body, Config, Counters, Delete, DeleteOutcome, FLAGS_ITEM_OVERHEAD, Get, Hit,
+    PinnedSlice, Refusal, Removals, Store, StoreMode, StoreOutcome, Usage, Win, admits, item_size,
+};
+pub use engine::{Cache, CacheError, Upload, Worker};

@@ -1,0 +1,3 @@
+//! The only crate that touches the operating system.
+
+pub mod process;

@@ -1,0 +1,67 @@
+//! The seam between the event loop and what it serves: bytes in, bytes out, no sockets.
+
+use scrubjay_base::time::Now;
+
+use crate::output::Output;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A TCP peer.
+    Tcp(std::net::SocketAddr),
+    /// A peer on a unix socket.
+    Unix,
+}
+
+/// What a worker calls with the bytes of its connections. Each worker thread owns one.
+pub trait Service {
+    /// State that belongs to one connection.
+    type Session;
+    /// Bytes owned by the service that go out without being copied.
+    type Shared: AsRef<[u8]>;
+
+    /// A connection was accepted.
+    fn open(&mut self, peer: Peer) -> Self::Session;
+
+    /// A connection is gone; its unfinished work is dropped with the session.
+    fn close(&mut self, session: Self::Session) {
+        drop(session);
+    }
+
+    /// A loop turn starts at `now`; called before any [`Service::handle`] of that turn.
+    fn begin_turn(&mut self, now: Now);
+
+    /// The worker is about to sleep until something happens.
+    fn go_idle(&mut self);
+
+    /// Handles as many requests as `input` holds, in order, and appends their replies to `output`.
+    ///
+    /// `input` starts with the bytes that an earlier call did not consume. At most a fair share of work is done in one
+    /// call; [`Next::Again`] says that there is more to do without new input.
+    fn handle(
+        &mut self,
+        session: &mut Self::Session,
+        input: &[u8],
+        output: &mut Output<Self::Shared>,
+    ) -> Handled;
+}
+
+/// How far [`Service::handle`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handled {
+    /// Bytes of the input that are done with.
+    pub consumed: usize,
+    /// What to do next.
+    pub next: Next,
+}
+
+/// What the loop does with a connection after [`Service::handle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Wait for more input; the rest of the input is an incomplete request of at most 64 KiB + 4 KiB.
+    Wait,
+    /// Call again with the unconsumed input when others had their turn (and the output has drained below its bound).
+    Again,
+    /// Send what is in the output, then close.
+    Close,
+}

@@ -1,0 +1,2 @@
+//! The scrubjay binary.
+fn main() {}

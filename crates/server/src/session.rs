@@ -1,0 +1,5 @@
+//! To be written.
+
+mod binary;
+mod meta;
+mod text;
