@@ -1,1 +1,3 @@
-//! Skeleton.
+//! Reference models, conformance scripts and simulations: what scrubjay is checked against. Never shipped.
+
+pub mod model;
