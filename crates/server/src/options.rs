@@ -1,1 +1,203 @@
-//! To be written.
+//! The options of the server: one table, from which parsing, help, man page, completions, `stats settings` and the
+//! documents follow, and [`Options`], what they come to.
+
+mod documents;
+mod listen;
+mod parse;
+mod row;
+mod table;
+
+pub use documents::{markdown, settings};
+pub use listen::Listen;
+pub use parse::{Environment, OptionError, add_to, explain, resolve};
+pub use row::{Effect, Kind, Row, size_text};
+pub use table::ROWS;
+
+/// Exit status of a wrong command line (EX_USAGE of sysexits.h).
+pub const EXIT_USAGE: u8 = 64;
+/// Exit status when the user of `-u` is unknown (EX_NOUSER).
+pub const EXIT_NO_USER: u8 = 67;
+/// Exit status when the operating system refuses something (EX_OSERR).
+pub const EXIT_OS: u8 = 71;
+
+/// Address that is served when no `-l` is given.
+pub const DEFAULT_HOST: &str = "127.0.0.1";
+
+/// The protocols that a listener speaks (`-B`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Told from the first byte of a connection.
+    Auto,
+    /// Text only, classic and meta.
+    Text,
+    /// Binary only.
+    Binary,
+}
+
+impl Protocol {
+    fn from_word(word: &str) -> Protocol {
+        match word {
+            "ascii" => Protocol::Text,
+            "binary" => Protocol::Binary,
+            _ => Protocol::Auto,
+        }
+    }
+
+    /// The name in `stats settings`.
+    pub fn setting(self) -> &'static str {
+        match self {
+            Protocol::Auto => "auto-negotiate",
+            Protocol::Text => "ascii",
+            Protocol::Binary => "binary",
+        }
+    }
+}
+
+/// Where one TCP listener is to be: host (`None` is every address) and port (0 is any free one).
+pub type TcpAddress<'a> = (Option<&'a str>, u16);
+
+/// What the command line came to: checked, complete, in base units.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// TCP port (`-p`): 0 is off, -1 any free one.
+    pub port: i32,
+    /// Addresses of `-l`; empty means [`DEFAULT_HOST`].
+    pub listen: Vec<Listen>,
+    /// Unix socket (`-s`).
+    pub unix_socket: Option<String>,
+    /// Access mask of the Unix socket (`-a`).
+    pub unix_mask: u32,
+    /// Connections that the kernel queues (`-b`).
+    pub listen_backlog: u32,
+    /// Most connections at a time (`-c`).
+    pub conn_limit: usize,
+    /// Close connections over the limit at once, or leave them in the queue (`-o maxconns_fast`).
+    pub reject_over_limit: bool,
+    /// Close connections that are silent for this many seconds (`-o idle_timeout`); 0 never.
+    pub idle_timeout_secs: u32,
+    /// Protocols spoken (`-B`).
+    pub protocol: Protocol,
+    /// Bytes that the cache may take (`-m`).
+    pub memory_max: usize,
+    /// Largest item by memcached's sum (`-I`), at most half of `memory_max`.
+    pub item_size_max: usize,
+    /// Keep CAS numbers (off with `-C`).
+    pub cas: bool,
+    /// Evict when memory is short (off with `-M`).
+    pub evict: bool,
+    /// Lock memory in use (`-k`).
+    pub lock_memory: bool,
+    /// Use huge pages (`-L`).
+    pub huge_pages: bool,
+    /// Worker threads (`-t`).
+    pub threads: usize,
+    /// Requests of one connection handled in one turn (`-R`).
+    pub requests_per_turn: usize,
+    /// The `shutdown` command works (`-A`).
+    pub shutdown_enabled: bool,
+    /// The `flush_all` command works (off with `-F`).
+    pub flush_enabled: bool,
+    /// Dumps of keys work (off with `-X`).
+    pub dump_enabled: bool,
+    /// Ends the prefix of a key in `stats detail` (`-D`).
+    pub stat_delimiter: char,
+    /// `stats detail` counts from the start (`-D`).
+    pub detail_enabled: bool,
+    /// Run in the background (`-d`).
+    pub daemon: bool,
+    /// File for the process id (`-P`).
+    pub pid_file: Option<String>,
+    /// User to become (`-u`).
+    pub user: Option<String>,
+    /// Allow core dumps (`-r`).
+    pub core_dumps: bool,
+    /// How often `-v` was given.
+    pub verbosity: u8,
+    /// Lines for the user: options without effect, limits that were lowered.
+    pub notices: Vec<String>,
+    given: Vec<(&'static str, String)>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            port: 11211,
+            listen: Vec::new(),
+            unix_socket: None,
+            unix_mask: 0o700,
+            listen_backlog: 1024,
+            conn_limit: 1024,
+            reject_over_limit: true,
+            idle_timeout_secs: 0,
+            protocol: Protocol::Auto,
+            memory_max: 64 << 20,
+            item_size_max: 1 << 20,
+            cas: true,
+            evict: true,
+            lock_memory: false,
+            huge_pages: false,
+            threads: 4,
+            requests_per_turn: 20,
+            shutdown_enabled: false,
+            flush_enabled: true,
+            dump_enabled: true,
+            stat_delimiter: ':',
+            detail_enabled: false,
+            daemon: false,
+            pid_file: None,
+            user: None,
+            core_dumps: false,
+            verbosity: 0,
+            notices: Vec::new(),
+            given: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    /// The text last given for the option `name`, if it was given.
+    pub fn given(&self, name: &str) -> Option<&str> {
+        let last = self.given.iter().rev().find(|(given, _)| *given == name);
+        last.map(|(_, text)| text.as_str())
+    }
+
+    /// The TCP listeners asked for; none with `-p 0`, and none beside a Unix socket, as in memcached.
+    pub fn tcp_addresses(&self) -> Vec<TcpAddress<'_>> {
+        if self.port == 0 || self.unix_socket.is_some() {
+            return Vec::new();
+        }
+        let port = u16::try_from(self.port).unwrap_or(0);
+        if self.listen.is_empty() {
+            return vec![(Some(DEFAULT_HOST), port)];
+        }
+        let one = |listen: &'_ Listen| listen.port.unwrap_or(port);
+        self.listen
+            .iter()
+            .map(|listen| (listen.host.as_deref(), one(listen)))
+            .collect()
+    }
+
+    /// Whether nobody outside this machine can connect.
+    pub fn is_loopback_only(&self) -> bool {
+        self.tcp_addresses().is_empty() || self.listen.iter().all(Listen::is_loopback)
+    }
+
+    /// The engine's configuration.
+    ///
+    /// `unix_millis_at_start` is the Unix time at the clock's start, `hash_seed` comes from the system's entropy.
+    pub fn cache_config(&self, unix_millis_at_start: u64, hash_seed: u64) -> scrubjay_cache::Config {
+        // Beside the worker threads the maintenance thread may look at the cache.
+        const OTHER_THREADS: usize = 2;
+        scrubjay_cache::Config {
+            memory_max: self.memory_max,
+            item_size_max: self.item_size_max,
+            cas: self.cas,
+            evict: self.evict,
+            unix_millis_at_start,
+            hash_seed,
+            workers_max: self.threads + OTHER_THREADS,
+            huge_pages: self.huge_pages,
+            lock_memory: self.lock_memory,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Addresses behind `-l`.
+
+use super::Options;
+
+/// One address to listen on, not yet looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Host name or address; `None` is every address of this machine.
+    pub host: Option<String>,
+    /// Port, if it was given here; else `-p` holds.
+    pub port: Option<u16>,
+}
+
+impl Listen {
+    /// Whether only this machine can reach it, as far as can be told without asking a name server.
+    pub fn is_loopback(&self) -> bool {
+        let Some(host) = &self.host else { return false };
+        host.eq_ignore_ascii_case("localhost")
+            || host
+                .parse::<std::net::IpAddr>()
+                .is_ok_and(|address| address.is_loopback())
+    }
+}
+
+/// Adds the addresses of one `-l`.
+pub(super) fn set(options: &mut Options, list: &str) -> Result<(), String> {
+    for text in list.split([',', ';']) {
+        options.listen.push(parse(text)?);
+    }
+    Ok(())
+}
+
+/// The addresses as `-l` takes them.
+pub(super) fn text(list: &[Listen]) -> String {
+    let one = |listen: &Listen| {
+        let host = listen.host.as_deref().unwrap_or("*");
+        match listen.port {
+            Some(port) if host.contains(':') => format!("[{host}]:{port}"),
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        }
+    };
+    list.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+fn parse(text: &str) -> Result<Listen, String> {
+    let address = text.strip_prefix("notls:").unwrap_or(text);
+    for (prefix, why) in [
+        ("btls:", "TLS is not offered yet"),
+        ("mtls:", "TLS is not offered yet"),
+        ("proto[", "the protocol is set by -B for all addresses"),
+        ("tag[", "tags are for the proxy"),
+    ] {
+        if address.starts_with(prefix) {
+            return Err(format!("{why}; leave out {prefix}..."));
+        }
+    }
+    let (host, port) = if let Some(rest) = address.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']').ok_or("the ] is missing")?;
+        match rest.strip_prefix(':') {
+            Some(port) => (host, Some(port)),
+            None if rest.is_empty() => (host, None),
+            None => return Err("after ] comes :PORT or nothing".to_owned()),
+        }
+    } else {
+        match address.split_once(':') {
+            // More than one colon is an IPv6 address without a port.
+            Some((_, rest)) if rest.contains(':') => (address, None),
+            Some((host, port)) => (host, Some(port)),
+            None => (address, None),
+        }
+    };
+    if host.is_empty() {
+        return Err("give HOST, HOST:PORT or [IPv6]:PORT, such as 0.0.0.0 or [::1]:11211".to_owned());
+    }
+    let port = port
+        .map(|port| {
+            port.parse::<u16>()
+                .map_err(|_| format!("{port:?} is no port, they go from 0 to 65535"))
+        })
+        .transpose()?;
+    let host = (host != "*").then(|| host.to_owned());
+    Ok(Listen { host, port })
+}
