@@ -1,0 +1,75 @@
+//! `cargo run -p scrubjay-sim -- COMMAND`: conformance scripts by hand.
+
+use scrubjay_sim::runner::{self, Deviations, Remote};
+use scrubjay_sim::script::Script;
+use scrubjay_sim::server::Server;
+
+const USAGE: &str = "usage: scrubjay-sim COMMAND
+  script FILE...            run conformance scripts against scrubjay
+  script --memcached FILE...  run them against memcached, with deviations.tsv
+  record FILE...            write the replies that memcached really gives into scripts";
+
+fn main() -> std::process::ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["script", "--memcached", ref files @ ..] => run_scripts(files, true),
+        ["script", ref files @ ..] => run_scripts(files, false),
+        ["record", ref files @ ..] => files.iter().try_for_each(|file| record(file)),
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn read(file: &str) -> Result<(String, Script), String> {
+    let source = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    let name = file
+        .rsplit('/')
+        .next()
+        .unwrap_or(file)
+        .trim_end_matches(".script");
+    let script = Script::parse(name, &source)?;
+    Ok((source, script))
+}
+
+fn run_scripts(files: &[&str], memcached: bool) -> Result<(), String> {
+    let start = if memcached {
+        Server::start_memcached
+    } else {
+        Server::start_scrubjay
+    };
+    let deviations = match memcached {
+        true => Some(Deviations::parse(
+            &std::fs::read_to_string("tests/conformance/deviations.tsv").unwrap_or_default(),
+        )?),
+        false => None,
+    };
+    let mut failures = 0;
+    for file in files {
+        let (_, script) = read(file)?;
+        let server = start(&script.arguments)?;
+        if let Err(why) = runner::run(&script, &mut Remote::new(server), deviations.as_ref()) {
+            println!("{why}");
+            failures += 1;
+        }
+    }
+    println!("{} scripts, {failures} differ", files.len());
+    if failures == 0 {
+        Ok(())
+    } else {
+        Err("replies differ".to_owned())
+    }
+}
+
+fn record(file: &str) -> Result<(), String> {
+    let (source, script) = read(file)?;
+    let server = Server::start_memcached(&script.arguments)?;
+    let text = runner::record(&source, &script, &mut Remote::new(server))?;
+    std::fs::write(file, text).map_err(|error| format!("{file}: {error}"))
+}

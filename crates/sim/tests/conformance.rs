@@ -1,0 +1,88 @@
+//! The scripts of `tests/conformance`: against Debian's memcached, and over loopback against scrubjay.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use scrubjay_sim::runner::{self, Deviations, Remote};
+use scrubjay_sim::script::Script;
+use scrubjay_sim::server::Server;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance")
+}
+
+fn scripts() -> Vec<Script> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "script"))
+        .collect();
+    files.sort();
+    assert!(files.len() >= 40, "scripts are missing");
+    let read = |path: &PathBuf| {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        Script::parse(&name, &std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    files.iter().map(read).collect()
+}
+
+fn deviations() -> Deviations {
+    Deviations::parse(&std::fs::read_to_string(folder().join("deviations.tsv")).unwrap()).unwrap()
+}
+
+/// Runs `check` on every script, several at a time, and fails with all that it says.
+fn check_all(scripts: &[Script], check: impl Fn(&Script) -> Result<(), String> + Sync) {
+    let next = Mutex::new(scripts.iter());
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let Some(script) = next.lock().unwrap().next() else {
+                        return;
+                    };
+                    if let Err(why) = check(script) {
+                        failures.lock().unwrap().push(why);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+type Start = fn(&[String]) -> Result<Server, String>;
+
+fn check_server(start: Start, script: &Script, deviations: Option<&Deviations>) -> Result<(), String> {
+    let start = || start(&script.arguments).map(Remote::new);
+    runner::run(script, &mut start()?, deviations)?;
+    if script.is_one_stream() {
+        runner::run_pipelined(script, &mut start()?, deviations)
+            .map_err(|why| format!("all at once: {why}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn every_deviation_names_a_step() {
+    let idle = deviations().idle_rows(&scripts());
+    assert!(idle.is_empty(), "deviations.tsv: {}", idle.join(", "));
+}
+
+#[test]
+fn memcached_answers_as_the_scripts_say() {
+    let deviations = deviations();
+    let mut scripts = scripts();
+    scripts.retain(|script| !deviations.skips(script));
+    check_all(&scripts, |script| {
+        { check_server(Server::start_memcached, script, Some(&deviations)) }
+    });
+}
+
+#[test]
+fn scrubjay_answers_as_the_scripts_say_over_loopback() {
+    check_all(&scripts(), |script| {
+        check_server(Server::start_scrubjay, script, None)
+    });
+}
