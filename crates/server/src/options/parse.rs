@@ -281,13 +281,11 @@ fn apply(options: &mut Options, row: &'static Row, value: Option<&str>, on: bool
     };
     match row.effect {
         Effect::Refused(why) => return refuse(why),
-        Effect::None(why) if !options.given.iter().any(|(name, _)| *name == row.name) => {
-            // `-U 0` and the like ask for what is there anyway.
-            if value != Some(row.default) && on {
-                options
-                    .notices
-                    .push(format!("{} has no effect: {why}", row.spelling()));
-            }
+        // `-U 0` and the like ask for what is there anyway.
+        Effect::None(why) if on && value != Some(row.default) && options.given(row.name).is_none() => {
+            options
+                .notices
+                .push(format!("{} has no effect: {why}", row.spelling()));
         }
         _ => {}
     }

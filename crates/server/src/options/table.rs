@@ -123,8 +123,7 @@ pub const ROWS: &[Row] = &[
         .short('d')
         .differs("the command returns when the server listens, and fails if it does not"),
     Row::text("pidfile", "file", set_pid_file, "File to write the process id to; removed at the end")
-        .short('P')
-        .differs("a file that names another live process is an error"),
+        .short('P'),
     Row::text("user", "user", set_user, "User to run as, when started by root")
         .short('u').exit(super::EXIT_NO_USER)
         .differs("root need not give it when only loopback or a Unix socket is served"),
@@ -254,8 +253,11 @@ pub const ROWS: &[Row] = &[
     Row::flag("proxy_memprofile", |_, _| {}, "Profile the proxy's memory").extended().no_effect(NO_PROXY),
 ];
 
+/// A line of `stats settings`: its name and how its value is made.
+type FixedSetting = (&'static str, fn(&Options) -> String);
+
 /// Settings that `stats settings` shows although no option sets them.
-pub const FIXED_SETTINGS: &[(&str, fn(&Options) -> String)] = &[
+pub const FIXED_SETTINGS: &[FixedSetting] = &[
     ("oldest", |_| "0".to_owned()),
     ("num_threads_per_udp", |o| o.threads.to_string()),
     ("detail_enabled", |o| yes_no(o.detail_enabled)),
