@@ -1,5 +1,6 @@
 //! Reference models, conformance scripts and simulations: what scrubjay is checked against. Never shipped.
 
+pub mod differential;
 pub mod model;
 pub mod runner;
 pub mod script;

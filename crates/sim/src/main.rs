@@ -1,5 +1,6 @@
 //! `cargo run -p scrubjay-sim -- COMMAND`: conformance scripts by hand.
 
+use scrubjay_sim::differential::{self, Pair};
 use scrubjay_sim::runner::{self, Deviations, Remote};
 use scrubjay_sim::script::Script;
 use scrubjay_sim::server::Server;
@@ -7,7 +8,9 @@ use scrubjay_sim::server::Server;
 const USAGE: &str = "usage: scrubjay-sim COMMAND
   script FILE...            run conformance scripts against scrubjay
   script --memcached FILE...  run them against memcached, with deviations.tsv
-  record FILE...            write the replies that memcached really gives into scripts";
+  record FILE...            write the replies that memcached really gives into scripts
+  differential [--requests N] [--seed S] [--memcached]
+                            random sessions to scrubjay (or a second memcached) and memcached, replies compared";
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,6 +19,7 @@ fn main() -> std::process::ExitCode {
         ["script", "--memcached", ref files @ ..] => run_scripts(files, true),
         ["script", ref files @ ..] => run_scripts(files, false),
         ["record", ref files @ ..] => files.iter().try_for_each(|file| record(file)),
+        ["differential", ref options @ ..] => run_differential(options),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -72,4 +76,26 @@ fn record(file: &str) -> Result<(), String> {
     let server = Server::start_memcached(&script.arguments)?;
     let text = runner::record(&source, &script, &mut Remote::new(server))?;
     std::fs::write(file, text).map_err(|error| format!("{file}: {error}"))
+}
+
+fn run_differential(options: &[&str]) -> Result<(), String> {
+    let (mut requests, mut seed, mut start) = (200_000, 1, Server::start_scrubjay as fn(&[String]) -> _);
+    let mut options = options.iter();
+    while let Some(option) = options.next() {
+        let mut number = || {
+            let word = options.next().ok_or_else(|| USAGE.to_owned())?;
+            word.parse::<u64>().map_err(|_| format!("no number: {word}"))
+        };
+        match *option {
+            "--requests" => requests = number()? as usize,
+            "--seed" => seed = number()?,
+            "--memcached" => start = Server::start_memcached,
+            _ => return Err(USAGE.to_owned()),
+        }
+    }
+    let arguments = differential::arguments();
+    let pair = Pair::new(start(&arguments)?, Server::start_memcached(&arguments)?);
+    let sessions = differential::run(&pair, seed, requests)?;
+    println!("{requests} requests in {sessions} sessions: no difference");
+    Ok(())
 }

@@ -1,0 +1,231 @@
+//! A random session: what one connection sends.
+
+use rand::Rng as _;
+use rand::rngs::StdRng;
+
+use super::{binary, text};
+use crate::script::text::escape;
+
+/// One request, or something that is nearly one.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Bytes(Vec<u8>),
+    /// A CAS number that came back earlier, with something added: decimal or 8 bytes.
+    Cas {
+        back: usize,
+        plus: u64,
+        as_text: bool,
+    },
+}
+
+/// Which protocol a session speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Classic and meta commands.
+    Text,
+    /// Packets.
+    Binary,
+}
+
+/// Requests in batches: after each but the last, its replies are awaited, so that later requests can use CAS numbers.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Which protocol.
+    pub protocol: Protocol,
+    /// The batches.
+    pub batches: Vec<Vec<Request>>,
+}
+
+impl Request {
+    /// These bytes.
+    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Request {
+        Request {
+            parts: vec![Part::Bytes(bytes.into())],
+        }
+    }
+
+    /// Adds bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        match self.parts.last_mut() {
+            Some(Part::Bytes(last)) => last.extend_from_slice(bytes),
+            _ => self.parts.push(Part::Bytes(bytes.to_vec())),
+        }
+    }
+
+    /// Adds the CAS number that came `back` before the last one, plus `plus`.
+    pub fn push_cas(&mut self, back: usize, plus: u64, as_text: bool) {
+        self.parts.push(Part::Cas { back, plus, as_text });
+    }
+
+    /// Appends what goes over the wire, given the CAS numbers that this server sent so far.
+    pub fn encode(&self, seen: &[u64], out: &mut Vec<u8>) {
+        for part in &self.parts {
+            match part {
+                Part::Bytes(bytes) => out.extend_from_slice(bytes),
+                Part::Cas { back, plus, as_text } => {
+                    let number = seen
+                        .iter()
+                        .rev()
+                        .nth(*back)
+                        .map_or(0, |cas| cas.wrapping_add(*plus));
+                    if *as_text {
+                        out.extend_from_slice(number.to_string().as_bytes());
+                    } else {
+                        out.extend_from_slice(&number.to_be_bytes());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Changes a byte, leaves some out, repeats some, or cuts the end off.
+    pub fn mutate(&mut self, random: &mut StdRng) {
+        let Some(Part::Bytes(bytes)) = self.parts.first_mut() else {
+            return;
+        };
+        if bytes.is_empty() {
+            return;
+        }
+        let at = random.random_range(0..bytes.len());
+        let len = random.random_range(1..=4).min(bytes.len() - at);
+        match random.random_range(0..6) {
+            0 => bytes[at] = random.random(),
+            1 => bytes[at] = *pick(random, b" \r\n\0-+09azAZ"),
+            2 => drop(bytes.drain(at..at + len)),
+            3 => {
+                let piece = bytes[at..at + len].to_vec();
+                bytes.splice(at..at, piece);
+            }
+            4 => bytes.insert(at, *pick(random, b" \r\n\0-+09azAZ")),
+            _ => bytes.truncate(at),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let mut out = String::from("> ");
+        for part in &self.parts {
+            match part {
+                Part::Bytes(bytes) => out.push_str(&escape(bytes)),
+                Part::Cas { back, plus, .. } => out.push_str(&format!("\\(cas-{back}+{plus})")),
+            }
+        }
+        out.push_str("\\\n");
+        out
+    }
+}
+
+impl Protocol {
+    /// Appends a request whose reply tells that all before it were answered.
+    pub fn encode_barrier(self, index: usize, out: &mut Vec<u8>) {
+        match self {
+            // The empty line ends what a wrong length left open.
+            Protocol::Text => out.extend_from_slice(b"\r\nmn\r\n"),
+            Protocol::Binary => {
+                let mut header = [0; 24];
+                (header[0], header[1]) = (0x80, 0x0a);
+                header[12..16].copy_from_slice(&barrier_opaque(index));
+                out.extend_from_slice(&header);
+            }
+        }
+    }
+
+    /// Whether the reply to that request has come.
+    pub fn ends_with_barrier(self, index: usize, received: &[u8]) -> bool {
+        match self {
+            Protocol::Text => received.ends_with(b"MN\r\n"),
+            Protocol::Binary => {
+                let header = received.last_chunk::<24>();
+                header.is_some_and(|header| {
+                    header[..2] == [0x81, 0x0a] && header[12..16] == barrier_opaque(index)
+                })
+            }
+        }
+    }
+}
+
+fn barrier_opaque(index: usize) -> [u8; 4] {
+    (0xfeed_0000 + index as u32).to_be_bytes()
+}
+
+impl Session {
+    /// A random session of some 20 requests.
+    pub fn random(random: &mut StdRng) -> Session {
+        let protocol = if random.random_ratio(1, 4) {
+            Protocol::Binary
+        } else {
+            Protocol::Text
+        };
+        let request = match protocol {
+            Protocol::Text => text::request,
+            Protocol::Binary => binary::request,
+        };
+        let mut batches: Vec<Vec<Request>> = Vec::new();
+        for _ in 0..random.random_range(1..4) {
+            let len = random.random_range(1..16);
+            batches.push((0..len).map(|_| request(random)).collect());
+        }
+        // Only at the end: what is broken may swallow or close.
+        if random.random_ratio(1, 2) {
+            let mut broken: Vec<Request> = (0..random.random_range(1..6)).map(|_| request(random)).collect();
+            for request in &mut broken {
+                if random.random_ratio(2, 3) {
+                    request.mutate(random);
+                }
+            }
+            if protocol == Protocol::Text && random.random_ratio(1, 2) {
+                broken.push(text::nonsense(random));
+            }
+            batches.push(broken);
+        }
+        Session { protocol, batches }
+    }
+
+    /// Requests in all.
+    pub fn len(&self) -> usize {
+        self.batches.iter().map(Vec::len).sum()
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The session without the requests of these numbers.
+    #[must_use]
+    pub fn without(&self, from: usize, to: usize) -> Session {
+        let mut number = 0;
+        let mut keep = |request: &Request| {
+            number += 1;
+            (!(from + 1..=to).contains(&number)).then(|| request.clone())
+        };
+        let batches = self
+            .batches
+            .iter()
+            .map(|batch| batch.iter().filter_map(&mut keep).collect())
+            .collect();
+        Session {
+            protocol: self.protocol,
+            batches,
+        }
+    }
+
+    /// As a script would write it.
+    pub fn describe(&self) -> String {
+        let mut out = String::new();
+        for batch in self.batches.iter().filter(|batch| !batch.is_empty()) {
+            batch.iter().for_each(|request| out.push_str(&request.describe()));
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// One of `choices`.
+pub fn pick<'a, T>(random: &mut StdRng, choices: &'a [T]) -> &'a T {
+    &choices[random.random_range(0..choices.len())]
+}

@@ -1,0 +1,340 @@
+//! Random classic and meta requests.
+//!
+//! Left out, because memcached 1.6.18 has it wrong or forgets replies there: keys over 250 bytes in a `get` with replies
+//! before it (they are lost).
+
+use rand::Rng as _;
+use rand::rngs::StdRng;
+
+use super::session::{Request, pick};
+
+const KEYS: [&str; 8] = [
+    "a",
+    "b",
+    "c",
+    "key",
+    "counter",
+    "n",
+    "Zm9v",
+    "a-longer-key-than-the-others",
+];
+const NUMBERS: [&str; 14] = [
+    "0",
+    "1",
+    "2",
+    "9",
+    "10",
+    "99",
+    "100",
+    "255",
+    "4294967295",
+    "18446744073709551614",
+    "18446744073709551615",
+    "18446744073709551616",
+    "-1",
+    "abc",
+];
+const FLAGS: [&str; 6] = ["0", "0", "0", "5", "65535", "4294967295"];
+const BAD_FLAGS: [&str; 4] = ["-1", "x", "1x", "99999999999999999999"];
+/// Never, dead, or far enough away that nothing dies while a session lasts.
+const EXPTIMES: [&str; 9] = [
+    "0",
+    "0",
+    "0",
+    "0",
+    "100",
+    "1000",
+    "2000000000",
+    "-1",
+    "1000000000",
+];
+const VALUES: [&str; 14] = [
+    "",
+    "x",
+    "0",
+    "1",
+    "9",
+    "10",
+    "99 ",
+    "5 abc",
+    "hello",
+    "18446744073709551615",
+    "a\r\nb",
+    "END",
+    "-5",
+    "00012",
+];
+
+/// A request, mostly valid.
+pub fn request(random: &mut StdRng) -> Request {
+    match random.random_range(0..100) {
+        0..22 => storage(random),
+        22..26 => cas(random),
+        26..38 => retrieval(random),
+        38..43 => line(random, &["gat", "gats"], &[exptime, key, key]),
+        43..47 => line(random, &["touch"], &[key, exptime, noreply]),
+        47..55 => line(random, &["incr", "decr"], &[key, number, noreply]),
+        55..59 => line(random, &["delete"], &[key, noreply]),
+        59 => line(random, &["flush_all"], &[noreply]),
+        60 => line(random, &["verbosity"], &[level, noreply]),
+        61 => Request::bytes("version\r\n"),
+        62..76 => meta_get(random),
+        76..88 => meta_set(random),
+        88..93 => meta_delete(random),
+        93..99 => meta_arithmetic(random),
+        _ => nonsense(random),
+    }
+}
+
+/// A line that is no command.
+pub fn nonsense(random: &mut StdRng) -> Request {
+    let lines = [
+        "\r\n",
+        "\n",
+        " \r\n",
+        "get\r\n",
+        "set\r\n",
+        "nonsense\r\n",
+        "GET a\r\n",
+        "mg\r\n",
+        "ms a\r\n",
+        "incr a\r\n",
+        "quit\r\n",
+        "gets\r\n",
+        "cas a 0 0 1\r\n",
+        "delete\r\n",
+        "touch a\r\n",
+        "ma\r\n",
+        "md\r\n",
+        "mn x\r\n",
+        "delete a 0\r\n",
+        "delete a 5\r\n",
+        "set a 0 0 -1\r\n",
+        "set a 0 0 x\r\n",
+        "shutdown\r\n",
+        "get a HTTP/1.1\r\n",
+        "x HTTP/1.1\r\n",
+        "quit now\r\n",
+    ];
+    Request::bytes(*pick(random, &lines))
+}
+
+type Word = fn(&mut StdRng) -> String;
+
+fn line(random: &mut StdRng, commands: &[&str], words: &[Word]) -> Request {
+    let mut text = (*pick(random, commands)).to_owned();
+    for word in words {
+        let word = word(random);
+        if !word.is_empty() {
+            text.push(' ');
+            text.push_str(&word);
+        }
+    }
+    text.push_str(end(random));
+    Request::bytes(text)
+}
+
+fn key(random: &mut StdRng) -> String {
+    match random.random_range(0..60) {
+        0 => "k".repeat(250),
+        1 => "\u{1}\u{7f}ключ".to_owned(),
+        _ => (*pick(random, &KEYS)).to_owned(),
+    }
+}
+
+fn exptime(random: &mut StdRng) -> String {
+    match random.random_range(0..80) {
+        0 => "abc".to_owned(),
+        1 => "99999999999999999999".to_owned(),
+        2 => "4294967296".to_owned(),
+        _ => (*pick(random, &EXPTIMES)).to_owned(),
+    }
+}
+
+fn number(random: &mut StdRng) -> String {
+    (*pick(random, &NUMBERS)).to_owned()
+}
+
+fn level(random: &mut StdRng) -> String {
+    (*pick(random, &["0", "1"])).to_owned()
+}
+
+fn noreply(random: &mut StdRng) -> String {
+    (*pick(random, &["", "", "", "", "", "noreply", "noreply", "norepl"])).to_owned()
+}
+
+fn end(random: &mut StdRng) -> &'static str {
+    if random.random_ratio(1, 15) { "\n" } else { "\r\n" }
+}
+
+fn flags(random: &mut StdRng) -> String {
+    let choices: &[&str] = if random.random_ratio(1, 40) {
+        &BAD_FLAGS
+    } else {
+        &FLAGS
+    };
+    (*pick(random, choices)).to_owned()
+}
+
+fn value(random: &mut StdRng) -> Vec<u8> {
+    match random.random_range(0..400) {
+        0 => vec![b'L'; random.random_range(1_048_300..1_048_600)],
+        1..4 => vec![b'M'; random.random_range(5_000..60_000)],
+        4..30 => (0..random.random_range(0..300))
+            .map(|_| random.random())
+            .collect(),
+        30..40 => random.random_range(0..u64::MAX).to_string().into_bytes(),
+        _ => pick(random, &VALUES).as_bytes().to_vec(),
+    }
+}
+
+/// The length to declare: mostly the right one.
+fn declared_len(random: &mut StdRng, value: &[u8]) -> usize {
+    match random.random_range(0..60) {
+        0 => value.len() + 1,
+        1 => value.len().saturating_sub(1),
+        _ => value.len(),
+    }
+}
+
+fn storage(random: &mut StdRng) -> Request {
+    let command = pick(
+        random,
+        &["set", "set", "set", "add", "replace", "append", "prepend"],
+    );
+    let value = value(random);
+    let mut text = format!(
+        "{command} {} {} {} {}",
+        key(random),
+        flags(random),
+        exptime(random),
+        declared_len(random, &value)
+    );
+    if random.random_ratio(1, 5) {
+        text.push_str(" noreply");
+    }
+    text.push_str(end(random));
+    let mut request = Request::bytes(text);
+    request.push(&value);
+    request.push(b"\r\n");
+    request
+}
+
+fn push_cas(random: &mut StdRng, request: &mut Request) {
+    let plus = *pick(random, &[0, 0, 0, 1_000_000]);
+    request.push_cas(random.random_range(0..6), plus, true);
+}
+
+fn cas(random: &mut StdRng) -> Request {
+    let value = value(random);
+    let text = format!(
+        "cas {} {} {} {} ",
+        key(random),
+        flags(random),
+        exptime(random),
+        value.len()
+    );
+    let mut request = Request::bytes(text);
+    push_cas(random, &mut request);
+    request.push(if random.random_ratio(1, 8) {
+        b" noreply\r\n"
+    } else {
+        b"\r\n"
+    });
+    request.push(&value);
+    request.push(b"\r\n");
+    request
+}
+
+fn retrieval(random: &mut StdRng) -> Request {
+    let mut text = (*pick(random, &["get", "gets", "gets"])).to_owned();
+    let many = random.random_ratio(1, 30);
+    for _ in 0..random.random_range(1..if many { 60 } else { 4 }) {
+        text.push_str(if random.random_ratio(1, 4) { "  " } else { " " });
+        text.push_str(&key(random));
+    }
+    text.push_str(end(random));
+    Request::bytes(text)
+}
+
+/// Adds flags, each at most once unless chance will have it twice. A `#` stands for a CAS number.
+fn push_meta_flags(random: &mut StdRng, request: &mut Request, flags: &[&str]) {
+    for _ in 0..random.random_range(0..5) {
+        let flag = *pick(random, flags);
+        request.push(b" ");
+        match flag.split_once('#') {
+            Some((letter, _)) => {
+                request.push(letter.as_bytes());
+                push_cas(random, request);
+            }
+            None => request.push(flag.as_bytes()),
+        }
+    }
+    request.push(end(random).as_bytes());
+}
+
+fn meta_get(random: &mut StdRng) -> Request {
+    let mut request = Request::bytes(format!("mg {}", key(random)));
+    let flags = [
+        "v", "v", "v", "s", "t", "f", "c", "c", "k", "h", "l", "q", "u", "b", "O1", "Oabc", "N0", "N100",
+        "N-1", "R0", "R50", "R200", "R-1", "T0", "T100", "T-1", "P", "Lpath", "Tx", "N", "x", "!",
+    ];
+    push_meta_flags(random, &mut request, &flags);
+    request
+}
+
+fn meta_set(random: &mut StdRng) -> Request {
+    let value = value(random);
+    let mut request = Request::bytes(format!("ms {} {}", key(random), declared_len(random, &value)));
+    let flags = [
+        "T0", "T100", "T-1", "F5", "F0", "Fx", "c", "k", "q", "q", "O7", "I", "I", "b", "C#", "C#", "MS",
+        "ME", "MA", "MP", "MR", "Mx", "M", "S5", "x", "C0", "P",
+    ];
+    push_meta_flags(random, &mut request, &flags);
+    request.push(&value);
+    request.push(b"\r\n");
+    request
+}
+
+fn meta_delete(random: &mut StdRng) -> Request {
+    let mut request = Request::bytes(format!("md {}", key(random)));
+    let flags = [
+        "q", "k", "O2", "I", "I", "I", "T30", "T0", "T-1", "C#", "b", "C0", "Tx", "!", "v",
+    ];
+    push_meta_flags(random, &mut request, &flags);
+    request
+}
+
+fn meta_arithmetic(random: &mut StdRng) -> Request {
+    let mut request = Request::bytes(format!("ma {}", key(random)));
+    let flags = [
+        "v",
+        "v",
+        "t",
+        "c",
+        "k",
+        "q",
+        "O3",
+        "N0",
+        "N100",
+        "J5",
+        "J18446744073709551615",
+        "D1",
+        "D10",
+        "D18446744073709551615",
+        "Dx",
+        "T100",
+        "T0",
+        "MI",
+        "MD",
+        "M+",
+        "M-",
+        "Mx",
+        "C#",
+        "C0",
+        "b",
+        "!",
+    ];
+    push_meta_flags(random, &mut request, &flags);
+    request
+}
