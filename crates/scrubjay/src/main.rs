@@ -1,2 +1,25 @@
-//! The scrubjay binary.
-fn main() {}
+//! scrubjay: one binary for the cache server and the tools around it.
+
+mod args;
+mod cmd;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let matches = match args::parse() {
+        Ok(Some(matches)) => matches,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(error) => return fail(&error.message, error.exit),
+    };
+    match matches.subcommand() {
+        None => cmd::serve::run(&matches),
+        Some(("serve", matches)) => cmd::serve::run(matches),
+        Some((name, matches)) => cmd::generate::run(name, matches),
+    }
+}
+
+/// Says what went wrong, and gives the exit status to end with.
+pub(crate) fn fail(message: &str, exit: u8) -> ExitCode {
+    eprintln!("scrubjay: {message}");
+    ExitCode::from(exit)
+}

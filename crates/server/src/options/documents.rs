@@ -16,6 +16,7 @@ pub fn settings(options: &Options) -> Vec<(&'static str, String)> {
 fn setting(row: &Row, options: &Options) -> String {
     match row.show {
         Some(show) => show(options),
+        None if row.default.is_empty() => options.given(row.name).unwrap_or("(null)").to_owned(),
         None => options.given(row.name).unwrap_or(row.default).to_owned(),
     }
 }

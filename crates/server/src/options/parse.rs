@@ -60,12 +60,8 @@ fn negated(row: &Row) -> String {
     format!("no_{}", row.name)
 }
 
-fn heading(row: &Row) -> &'static str {
-    if row.extended {
-        "Options behind -o"
-    } else {
-        "Options"
-    }
+fn heading(row: &Row) -> Option<&'static str> {
+    row.extended.then_some("Options behind -o")
 }
 
 fn argument(row: &'static Row) -> Arg {
@@ -134,7 +130,7 @@ pub fn explain(error: &clap::Error) -> OptionError {
         ErrorKind::InvalidValue
             if context(ContextKind::InvalidValue).is_none_or(|value| value.is_empty()) =>
         {
-            format!("{argument} needs a value")
+            format!("{} needs a value", argument.split(' ').next().unwrap_or_default())
         }
         _ => {
             let text = error.to_string();

@@ -71,7 +71,7 @@ pub const ROWS: &[Row] = &[
     Row::flag("enable-largepages", |o, _| o.huge_pages = true, "Map the memory with huge pages, if there are any")
         .short('L'),
     Row::text("memory-file", "file", ignore_text, "File that keeps the items over a restart")
-        .short('e').stat("memory_file").default("(null)")
+        .short('e').stat("memory_file")
         .no_effect("items are not kept over a restart"),
     Row::real("slab-growth-factor", 1.0, 1e6, "Growth factor of slab classes")
         .short('f').default("1.25").stat("growth_factor").no_effect(NO_SLABS),
@@ -86,7 +86,7 @@ pub const ROWS: &[Row] = &[
         .short('R').default("20")
         .shows("reqs_per_event", |o| o.requests_per_turn.to_string()),
     Row::text("napi-ids", "num", ignore_text, "Number of NAPI ids to spread connections by")
-        .short('N').stat("num_napi_ids").default("(null)")
+        .short('N').stat("num_napi_ids")
         .no_effect("connections are spread over the workers without looking at network queues"),
 
     // What clients may do.
@@ -233,8 +233,8 @@ pub const ROWS: &[Row] = &[
     Row::number("ext_max_sleep", 0, u32::MAX as i64, |_, _| {}, "Longest pause of its threads").extended().unit("microseconds").default("1000000").stat("ext_max_sleep").no_effect(NO_FLASH),
     Row::real("ext_max_frag", 0.0, 1.0, "Fragmentation borne").extended().default("0.80").stat("ext_max_frag").no_effect(NO_FLASH),
     // TLS.
-    Row::text("ssl_chain_cert", "file", ignore_text, "Certificate chain").extended().default("(null)").stat("ssl_chain_cert").no_effect(NO_TLS),
-    Row::text("ssl_key", "file", ignore_text, "Private key").extended().default("(null)").stat("ssl_key").no_effect(NO_TLS),
+    Row::text("ssl_chain_cert", "file", ignore_text, "Certificate chain").extended().stat("ssl_chain_cert").no_effect(NO_TLS),
+    Row::text("ssl_key", "file", ignore_text, "Private key").extended().stat("ssl_key").no_effect(NO_TLS),
     Row::number("ssl_verify_mode", 0, 3, |_, _| {}, "How clients are verified").extended().default("0").stat("ssl_verify_mode").no_effect(NO_TLS),
     Row::text("ssl_keyformat", "name", ignore_text, "Format of the private key").extended().default("1").stat("ssl_keyformat").no_effect(NO_TLS),
     Row::text("ssl_ciphers", "list", ignore_text, "Ciphers").extended().default("NULL").stat("ssl_ciphers").no_effect(NO_TLS),

@@ -1,0 +1,4 @@
+//! The roles of the binary and its small helpers, one module each.
+
+pub mod generate;
+pub mod serve;
