@@ -1,3 +1,4 @@
 //! Types that every crate shares and that know neither the operating system nor a domain word.
 
+pub mod sync;
 pub mod time;

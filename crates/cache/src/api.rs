@@ -2,9 +2,6 @@
 //!
 //! Exptimes are the wire's: 0 never, negative already expired, up to 30 days relative seconds, beyond that a Unix time.
 
-/// Longest key in bytes. Source: memcached doc/protocol.txt, "Keys".
-pub(crate) const KEY_LEN_MAX: usize = 250;
-
 /// memcached's sum for the size of an item counts this much when the client flags are not 0.
 pub const FLAGS_ITEM_OVERHEAD: usize = 4;
 
@@ -134,7 +131,7 @@ pub struct Hit<'w> {
     pub key_is_binary: bool,
     /// The item did not exist and was made by `vivify`; the value is empty.
     pub created: bool,
-    pub(crate) value: crate::engine::Value<'w>,
+    pub(crate) value: crate::value::Value<'w>,
 }
 
 /// Where an item's new bytes come from.
@@ -399,7 +396,7 @@ pub struct Usage {
 
 /// A piece of a value that stays readable, wherever it goes, until dropped; its memory is not recycled meanwhile.
 #[derive(Debug)]
-pub struct PinnedSlice(pub(crate) crate::engine::Pinned);
+pub struct PinnedSlice(pub(crate) crate::value::Pinned);
 
 impl AsRef<[u8]> for PinnedSlice {
     fn as_ref(&self) -> &[u8] {

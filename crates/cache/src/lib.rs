@@ -5,11 +5,27 @@
 //! operations, and [`Worker::go_idle`] before sleeping.
 
 mod api;
-mod engine;
+mod audit;
+mod cache;
+mod epoch;
+mod expiry;
+mod index;
+mod item;
+mod line;
 mod number;
+mod pool;
+mod reclaim;
+mod segment;
+mod store;
+mod tally;
+mod upload;
+mod value;
+mod worker;
 
 pub use api::{
     Arith, ArithOutcome, Body, Config, Counters, Delete, DeleteOutcome, FLAGS_ITEM_OVERHEAD, Get, Hit,
     PinnedSlice, Refusal, Removals, Store, StoreMode, StoreOutcome, Usage, Win, admits, item_size,
 };
-pub use engine::{Cache, CacheError, Upload, Worker};
+pub use cache::{Cache, CacheError};
+pub use upload::Upload;
+pub use worker::Worker;

@@ -1,0 +1,134 @@
+//! The whole-engine check: everything that must hold when no worker is in the middle of an operation.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+
+use crate::cache::Cache;
+use crate::item::{PIECE_HEADER, Piece};
+use crate::segment::{SegmentId, SegmentState};
+
+impl Cache {
+    /// Checks every invariant of index, segments and counts. Call it only while no worker is inside an operation and no
+    /// upload is unfinished. Cost: reads every item.
+    ///
+    /// # Panics
+    /// With a message that names the invariant and the numbers, if one does not hold.
+    pub fn audit(&self) {
+        let mut keys = HashSet::new();
+        let mut live: HashMap<SegmentId, u64> = HashMap::new();
+        let mut pieces: HashMap<u64, Piece> = HashMap::new();
+        let mut count = 0;
+        self.index.for_each(&self.heap, |hash, location, item| {
+            count += 1;
+            let segment = self.heap.segment_of(location);
+            let header = self.heap.header(segment);
+            assert!(
+                matches!(
+                    header.state(),
+                    SegmentState::Open | SegmentState::Sealed | SegmentState::Draining
+                ),
+                "a slot points into segment {segment:?}, which is {:?}",
+                header.state()
+            );
+            assert!(
+                !item.is_piece() && !item.is_filler(),
+                "a slot points at something that is no item"
+            );
+            assert!(
+                keys.insert(item.key().to_vec()),
+                "key {:?} has two slots",
+                item.key()
+            );
+            assert!(
+                item.deadline() <= header.max_deadline(),
+                "an item outlives what its segment knows"
+            );
+            *live.entry(segment).or_default() += self.heap.aligned(item.len()) as u64;
+            if !item.is_chained() {
+                return;
+            }
+            let mut value_len = 0;
+            for piece in item.pieces() {
+                let at = self.heap.item(piece.location);
+                assert!(at.is_piece(), "a piece table names something that is no piece");
+                assert_eq!(
+                    at.piece_owner(),
+                    hash.0,
+                    "a piece belongs to the item that names it"
+                );
+                assert_eq!(
+                    at.piece_bytes().len(),
+                    piece.len,
+                    "a piece is as long as its owner says"
+                );
+                assert!(
+                    pieces.insert(piece.location.units(), piece).is_none(),
+                    "a piece has two owners"
+                );
+                let segment = self.heap.segment_of(piece.location);
+                assert!(item.deadline() <= self.heap.header(segment).max_deadline());
+                *live.entry(segment).or_default() += self.heap.aligned(PIECE_HEADER + piece.len) as u64;
+                value_len += piece.len;
+            }
+            assert_eq!(value_len, item.value_len(), "the pieces add up to the value");
+        });
+        let counters = self.counters();
+        assert_eq!(
+            count,
+            self.items(),
+            "items in the index and the balance of counts"
+        );
+        assert_eq!(
+            counters.created,
+            count + counters.removed.total(),
+            "items created and what became of them"
+        );
+        self.audit_segments(&live);
+    }
+
+    fn audit_segments(&self, live: &HashMap<SegmentId, u64>) {
+        let state = self.pool.lock();
+        let (allowed, used) = state.allowed_and_used();
+        let mut in_use = 0;
+        for segment in (0..state.touched()).map(SegmentId) {
+            let header = self.heap.header(segment);
+            let expected = live.get(&segment).copied().unwrap_or(0);
+            match header.state() {
+                SegmentState::Free => {
+                    assert_eq!(
+                        header.pins.load(Ordering::Relaxed),
+                        0,
+                        "a free segment has no pins"
+                    );
+                    assert_eq!(expected, 0);
+                    continue;
+                }
+                SegmentState::Retired => assert_eq!(expected, 0, "no slot points into a retired segment"),
+                SegmentState::Draining => panic!("a segment is being emptied while everything is quiet"),
+                SegmentState::Open | SegmentState::Sealed => {
+                    assert_eq!(
+                        u64::from(header.live()),
+                        expected,
+                        "live bytes of segment {segment:?}, kept and counted"
+                    );
+                    let walked: usize = self
+                        .heap
+                        .walk(segment)
+                        .map(|(_, item)| self.heap.aligned(item.len()))
+                        .sum();
+                    assert_eq!(
+                        walked,
+                        header.used() as usize,
+                        "a walk of segment {segment:?} ends at its end"
+                    );
+                }
+            }
+            in_use += 1;
+        }
+        assert_eq!(in_use, used, "segments not free, found and counted");
+        assert!(
+            used <= allowed.max(used),
+            "segments used {used}, allowed {allowed}"
+        );
+    }
+}

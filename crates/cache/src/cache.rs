@@ -1,0 +1,526 @@
+//! The cache that all workers share: its parts, its limits, its counts, and the background work.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use scrubjay_base::sync::OwnLine;
+use scrubjay_base::time::Now;
+
+use crate::api::{Config, Counters, Refusal, Usage, item_size};
+use crate::epoch::Epochs;
+use crate::expiry::{BUCKET_SURVIVORS, is_expired, tick};
+use crate::index::{Index, KeyHash};
+use crate::item::{ItemRef, NEVER, Room};
+use crate::line::Location;
+use crate::pool::Pool;
+use crate::reclaim::Reclaimer;
+use crate::segment::{Append, Heap, SegmentId, SegmentState};
+use crate::tally::{Cause, Tally};
+use crate::upload::Uploads;
+use crate::worker::{Member, Turn, Worker};
+
+/// Least memory a cache can work with.
+const MEMORY_MIN: usize = 512 << 10;
+
+/// Segments that a cache is cut into, about.
+const SEGMENTS_AIM: usize = 512;
+
+const SEGMENT_SHIFT_MIN: u32 = 14;
+const SEGMENT_SHIFT_MAX: u32 = 24;
+
+/// The memory limit can be raised to this many times what it was at start.
+const GROWTH_MAX: usize = 8;
+
+/// No delayed flush is waiting.
+const NO_FLUSH: u64 = u64::MAX;
+
+/// Pages of the index that one call of [`Cache::maintain`] moves at most.
+const PAGES_PER_MAINTENANCE: usize = 256;
+
+/// Segments that one call of [`Cache::maintain`] empties at most.
+const DRAINS_PER_MAINTENANCE: usize = 32;
+
+/// Why a cache could not be built.
+#[derive(Debug)]
+pub enum CacheError {
+    /// `item_size_max` is over half of `memory_max`.
+    ItemSizeOverHalf {
+        /// The item size limit asked for.
+        item_size_max: usize,
+        /// The memory limit asked for.
+        memory_max: usize,
+    },
+    /// `memory_max` is less than a cache needs.
+    MemoryTooSmall {
+        /// The memory limit asked for.
+        memory_max: usize,
+        /// The least that works.
+        memory_min: usize,
+    },
+    /// The operating system refused the memory.
+    Memory(std::io::Error),
+}
+
+/// The cache, shared by all workers.
+#[derive(Debug)]
+pub struct Cache {
+    config: Config,
+    pub(crate) heap: Heap,
+    pub(crate) index: Index,
+    pub(crate) pool: Pool,
+    pub(crate) epochs: Epochs,
+    pub(crate) reclaimer: Mutex<Reclaimer>,
+    pub(crate) uploads: Uploads,
+    /// The last CAS number given out; raised by every modification.
+    cas: OwnLine<AtomicU64>,
+    /// Items in segments of an older incarnation than this are dead; 0 while no flush is being worked off.
+    flush_below: OwnLine<AtomicU64>,
+    /// The latest tick any worker has seen: all judge expiry by it, so that no worker serves what is dead to another.
+    tick: OwnLine<AtomicU32>,
+    /// Millisecond of the clock at which a delayed flush acts.
+    flush_at: OwnLine<AtomicU64>,
+    memory_max: AtomicU64,
+    tallies: Box<[OwnLine<Tally>]>,
+    /// Numbers of workers that are not registered.
+    vacant: Mutex<Vec<usize>>,
+}
+
+impl Cache {
+    /// Builds an empty cache.
+    ///
+    /// # Errors
+    /// [`CacheError`] says which limit is impossible or what the operating system refused.
+    pub fn new(config: Config) -> Result<Arc<Cache>, CacheError> {
+        let (memory_max, item_size_max) = (config.memory_max, config.item_size_max);
+        if memory_max < MEMORY_MIN {
+            return Err(CacheError::MemoryTooSmall {
+                memory_max,
+                memory_min: MEMORY_MIN,
+            });
+        }
+        if item_size_max > memory_max / 2 {
+            return Err(CacheError::ItemSizeOverHalf {
+                item_size_max,
+                memory_max,
+            });
+        }
+        let segment_shift = (memory_max / SEGMENTS_AIM)
+            .max(1)
+            .ilog2()
+            .clamp(SEGMENT_SHIFT_MIN, SEGMENT_SHIFT_MAX);
+        let segments_max = u32::try_from((memory_max * GROWTH_MAX) >> segment_shift).unwrap_or(u32::MAX / 2);
+        // More index than heap is never needed: an item takes more than its slot.
+        let pages_max = (memory_max * GROWTH_MAX) / crate::segment::PAGE_SIZE;
+        let heap = Heap::reserve(segment_shift, segments_max, pages_max).map_err(CacheError::Memory)?;
+        if config.huge_pages {
+            heap.advise_huge().map_err(CacheError::Memory)?;
+        }
+        // One more for background work.
+        let members = config.workers_max + 1;
+        let cache = Cache {
+            index: Index::new(config.hash_seed),
+            pool: Pool::new(config.lock_memory),
+            epochs: Epochs::new(members),
+            reclaimer: Mutex::new(Reclaimer::default()),
+            uploads: Uploads::default(),
+            cas: OwnLine::default(),
+            flush_below: OwnLine::default(),
+            tick: OwnLine::default(),
+            flush_at: OwnLine(AtomicU64::new(NO_FLUSH)),
+            memory_max: AtomicU64::new(memory_max as u64),
+            tallies: (0..members).map(|_| OwnLine::default()).collect(),
+            vacant: Mutex::new((0..config.workers_max).rev().collect()),
+            heap,
+            config,
+        };
+        cache.balance_budget();
+        Ok(Arc::new(cache))
+    }
+
+    /// Registers a worker; each belongs to one thread at a time, at most `workers_max` live at a time.
+    ///
+    /// # Panics
+    /// If more than `workers_max` workers are registered.
+    pub fn worker(self: &Arc<Cache>) -> Worker {
+        let index = self.vacant.lock().expect("nothing panics under this lock").pop();
+        let index = index.expect("no more than workers_max workers are registered at a time");
+        Worker::new(Member::new(Arc::clone(self), index))
+    }
+
+    pub(crate) fn leave(&self, index: usize) {
+        self.epochs.sleep(index);
+        self.vacant
+            .lock()
+            .expect("nothing panics under this lock")
+            .push(index);
+    }
+
+    /// How it was configured.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Counts since start.
+    pub fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        self.tallies.iter().for_each(|tally| tally.0.add_to(&mut sum));
+        sum
+    }
+
+    /// What it holds now. Cost: a look at every segment's header.
+    pub fn usage(&self) -> Usage {
+        let (touched, allowed, used) = {
+            let state = self.pool.lock();
+            let (allowed, used) = state.allowed_and_used();
+            (state.touched(), allowed, used)
+        };
+        let segment_size = self.heap.segment_size() as u64;
+        let item_bytes = (0..touched).map(SegmentId).map(|segment| {
+            let header = self.heap.header(segment);
+            match header.state() {
+                SegmentState::Free | SegmentState::Retired => 0,
+                _ => u64::from(header.live()),
+            }
+        });
+        Usage {
+            items: self.items(),
+            item_bytes: item_bytes.sum(),
+            index_bytes: self.index.bytes() as u64,
+            segment_bytes: u64::from(used) * segment_size,
+            memory_max: self.memory_max.load(Ordering::Relaxed),
+            segments_used: u64::from(used),
+            segments_total: u64::from(allowed),
+            segment_size,
+            upload_bytes: self.uploads.bytes(),
+        }
+    }
+
+    /// Items in the index, the expired that nobody has noticed among them.
+    pub(crate) fn items(&self) -> u64 {
+        self.tallies
+            .iter()
+            .map(|tally| tally.0.balance())
+            .sum::<i64>()
+            .max(0) as u64
+    }
+
+    pub(crate) fn tally(&self, member: usize) -> &Tally {
+        &self.tallies[member].0
+    }
+
+    /// Changes the memory limit; returns the limit now in force, which is the nearest one possible: from 512 KiB or twice
+    /// the item size limit up to eight times the limit at start.
+    pub fn set_memory_max(&self, bytes: usize) -> usize {
+        let least = MEMORY_MIN.max(2 * self.config.item_size_max);
+        let bytes = bytes.clamp(least, self.config.memory_max.saturating_mul(GROWTH_MAX));
+        self.memory_max.store(bytes as u64, Ordering::Relaxed);
+        self.balance_budget();
+        bytes
+    }
+
+    /// Fits the number of segments to what the limit leaves beside the index.
+    pub(crate) fn balance_budget(&self) {
+        let index = self.index.bytes() as u64;
+        let left = self.memory_max.load(Ordering::Relaxed).saturating_sub(index);
+        // A segment's header comes out of the same budget.
+        let segments = left / (self.heap.segment_size() + size_of::<crate::segment::SegmentHeader>()) as u64;
+        self.pool.lock().allow(&self.heap, segments as u32);
+    }
+
+    pub(crate) fn memory_max(&self) -> u64 {
+        self.memory_max.load(Ordering::Relaxed)
+    }
+
+    /// The CAS number of a modification; `None` when CAS is off.
+    #[inline]
+    pub(crate) fn next_cas(&self, wanted: Option<u64>) -> Option<u64> {
+        self.config
+            .cas
+            .then(|| wanted.unwrap_or_else(|| self.cas.0.fetch_add(1, Ordering::Relaxed) + 1))
+    }
+
+    /// Whether an item of this shape is within the item size limit by memcached's sum.
+    pub(crate) fn fits(&self, key_len: usize, flags: u32, value_len: usize) -> bool {
+        item_size(self.config.cas, key_len, flags, value_len) <= self.config.item_size_max
+    }
+
+    /// Time has come to `now`.
+    #[inline]
+    pub(crate) fn advance(&self, now: Now) {
+        let tick = tick(now);
+        if self.tick.0.load(Ordering::Relaxed) < tick {
+            self.tick.0.fetch_max(tick, Ordering::AcqRel);
+        }
+    }
+
+    /// The tick by which items are alive or dead.
+    #[inline]
+    pub(crate) fn tick(&self) -> u32 {
+        self.tick.0.load(Ordering::Acquire)
+    }
+
+    /// Why the item at `location` may not be read at `tick`, if so.
+    #[inline]
+    pub(crate) fn death(&self, location: Location, deadline: u32, tick: u32) -> Option<Cause> {
+        if is_expired(deadline, tick) {
+            return Some(Cause::Expired);
+        }
+        // Acquire pairs with the store in `flush_now`.
+        let flush_below = self.flush_below.0.load(Ordering::Acquire);
+        (flush_below > 0 && self.incarnation(location) < flush_below).then_some(Cause::Flushed)
+    }
+
+    fn incarnation(&self, location: Location) -> u64 {
+        self.heap
+            .header(self.heap.segment_of(location))
+            .incarnation
+            .load(Ordering::Relaxed)
+    }
+
+    /// Whether everything in the segment was flushed.
+    pub(crate) fn is_flushed(&self, segment: SegmentId) -> bool {
+        self.heap.header(segment).incarnation.load(Ordering::Relaxed)
+            < self.flush_below.0.load(Ordering::Acquire)
+    }
+
+    /// Makes what is stored unreadable: what was published before is in segments of an older incarnation, what comes
+    /// after goes to new ones.
+    pub(crate) fn flush_now(&self) {
+        let mut state = self.pool.lock();
+        self.pool
+            .seal_open(&mut state, &self.heap, &self.epochs, |_| true);
+        self.flush_below.0.store(state.next_incarnation, Ordering::SeqCst);
+        self.flush_at.0.store(NO_FLUSH, Ordering::Relaxed);
+    }
+
+    /// Puts a flush off to `millis` of the clock, in place of a pending one.
+    pub(crate) fn flush_later(&self, millis: u64) {
+        self.flush_at.0.store(millis, Ordering::Relaxed);
+    }
+
+    /// Performs a delayed flush whose time has come.
+    #[inline]
+    pub(crate) fn flush_if_due(&self, now: Now) {
+        let at = self.flush_at.0.load(Ordering::Relaxed);
+        if at <= now.millis()
+            && self
+                .flush_at
+                .0
+                .compare_exchange(at, NO_FLUSH, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            self.flush_now();
+        }
+    }
+
+    /// Reserves room for an item in the bucket's open segment, reclaiming memory if there is none. The caller holds no
+    /// item: while this waits, other segments are recycled. `for_reclaim` uses the reserve and never reclaims.
+    pub(crate) fn reserve(
+        &self,
+        turn: &Turn<'_>,
+        bucket: usize,
+        len: usize,
+        deadline: u32,
+    ) -> Result<Room<'_>, Refusal> {
+        let mut bucket = bucket;
+        loop {
+            let full = match self.pool.open_segment(bucket) {
+                None => None,
+                Some(segment) => match self.heap.append(segment, len) {
+                    Append::Room(room) => {
+                        self.heap.header(segment).raise_deadline(deadline);
+                        return Ok(room);
+                    }
+                    Append::Closed | Append::Full => Some(segment),
+                },
+            };
+            bucket = self.open_another(turn, bucket, full)?;
+        }
+    }
+
+    /// Seals `full` and sees to it that the bucket (or the one to use instead) has an open segment.
+    pub(crate) fn open_another(
+        &self,
+        turn: &Turn<'_>,
+        bucket: usize,
+        full: Option<SegmentId>,
+    ) -> Result<usize, Refusal> {
+        let mut attempts = 0;
+        loop {
+            {
+                let mut state = self.pool.lock();
+                if let Some(full) = full {
+                    self.pool.seal(&mut state, &self.heap, &self.epochs, bucket, full);
+                }
+                if self.pool.open_segment(bucket).is_some() {
+                    return Ok(bucket);
+                }
+                if !state.may_open()
+                    && let Some(near) = self.pool.nearest_open(bucket)
+                {
+                    return Ok(near);
+                }
+                if self.pool.open(&mut state, &self.heap, bucket, false).is_some() {
+                    return Ok(bucket);
+                }
+            }
+            self.reclaim(turn, &mut attempts)?;
+        }
+    }
+
+    /// Room for an item that reclamation moves; `None` if even the reserve is used up.
+    pub(crate) fn reserve_for_survivor(&self, len: usize, deadline: u32) -> Option<Room<'_>> {
+        loop {
+            let full = match self.pool.open_segment(BUCKET_SURVIVORS) {
+                None => None,
+                Some(segment) => match self.heap.append(segment, len) {
+                    Append::Room(room) => {
+                        self.heap.header(segment).raise_deadline(deadline);
+                        return Some(room);
+                    }
+                    Append::Closed | Append::Full => Some(segment),
+                },
+            };
+            let mut state = self.pool.lock();
+            if let Some(full) = full {
+                self.pool
+                    .seal(&mut state, &self.heap, &self.epochs, BUCKET_SURVIVORS, full);
+            }
+            if self.pool.open_segment(BUCKET_SURVIVORS).is_none() {
+                self.pool.open(&mut state, &self.heap, BUCKET_SURVIVORS, true)?;
+            }
+        }
+    }
+
+    /// Counts an item that no slot points at any more, and its bytes as dead.
+    pub(crate) fn bury(&self, tally: &Tally, location: Location, item: ItemRef<'_>, cause: Cause) {
+        tally.removed(cause).add(1);
+        if !item.state().fetched() {
+            match cause {
+                Cause::Evicted => tally.evicted_unfetched.add(1),
+                Cause::Expired => tally.expired_unfetched.add(1),
+                _ => {}
+            }
+        }
+        self.count_dead(location, item.len());
+        if item.is_chained() {
+            for piece in item.pieces() {
+                self.count_dead(piece.location, crate::item::PIECE_HEADER + piece.len);
+            }
+        }
+    }
+
+    /// Counts `len` bytes at `location` as dead.
+    pub(crate) fn count_dead(&self, location: Location, len: usize) {
+        let dead = self.heap.aligned(len) as u32;
+        self.heap
+            .header(self.heap.segment_of(location))
+            .dead
+            .fetch_add(dead, Ordering::Relaxed);
+    }
+
+    /// Makes sure that the segments of an item, its pieces' among them, are kept until `deadline`.
+    pub(crate) fn raise_deadlines(&self, location: Location, item: ItemRef<'_>, deadline: u32) {
+        self.heap
+            .header(self.heap.segment_of(location))
+            .raise_deadline(deadline);
+        if item.is_chained() {
+            for piece in item.pieces() {
+                self.heap
+                    .header(self.heap.segment_of(piece.location))
+                    .raise_deadline(deadline);
+            }
+        }
+    }
+
+    /// One step of background work: delayed flush, expiry, freeing, resizing the index. Call it about every 250 ms with
+    /// the current time, and again at once if it returns `true`. Cost: a look at every segment's header, plus the items
+    /// that died.
+    pub fn maintain(&self, now: Now) -> bool {
+        self.advance(now);
+        self.flush_if_due(now);
+        let member = self.tallies.len() - 1;
+        let Ok(mut reclaimer) = self.reclaimer.lock() else {
+            return false;
+        };
+        self.epochs.announce(member);
+        let turn = Turn {
+            member,
+            tick: self.tick(),
+            secs: now.secs() as u32,
+            tally: self.tally(member),
+        };
+        self.seal_expired(&turn);
+        let drained = self.drain_dead(&turn, &mut reclaimer, DRAINS_PER_MAINTENANCE);
+        self.epochs.announce(member);
+        self.pool.lock().free_retired(&self.heap, &self.epochs);
+        self.lower_to_limit(&turn, &mut reclaimer);
+        drop(reclaimer);
+        let resizing = self.step_index(&turn, PAGES_PER_MAINTENANCE);
+        self.end_finished_flush();
+        self.epochs.sleep(member);
+        drained == DRAINS_PER_MAINTENANCE || resizing
+    }
+
+    /// Moves some pages of the index if a resize is due; returns whether more is to do.
+    pub(crate) fn step_index(&self, turn: &Turn<'_>, pages: usize) -> bool {
+        let items = self.items();
+        if !self.index.wants_step(items) && !self.index.has_leftovers() {
+            return false;
+        }
+        let mut pushed_out = Vec::new();
+        let more = self
+            .index
+            .step(&self.heap, &self.epochs, items, pages, &mut pushed_out);
+        self.bury_pushed_out(turn, &pushed_out);
+        self.balance_budget();
+        more
+    }
+
+    /// A page of the index is full: it grows there at once.
+    pub(crate) fn relieve_index(&self, turn: &Turn<'_>, hash: KeyHash) {
+        let mut pushed_out = Vec::new();
+        self.index
+            .relieve(&self.heap, &self.epochs, hash, self.items(), &mut pushed_out);
+        self.bury_pushed_out(turn, &pushed_out);
+        self.balance_budget();
+    }
+
+    fn bury_pushed_out(&self, turn: &Turn<'_>, pushed_out: &[Location]) {
+        for &location in pushed_out {
+            self.bury(turn.tally, location, self.heap.item(location), Cause::Evicted);
+        }
+    }
+
+    /// An open segment whose items have all expired is of no more use.
+    fn seal_expired(&self, turn: &Turn<'_>) {
+        let mut state = self.pool.lock();
+        self.pool
+            .seal_open(&mut state, &self.heap, &self.epochs, |segment| {
+                let header = self.heap.header(segment);
+                header.used() > 0 && is_expired(header.max_deadline(), turn.tick)
+            });
+    }
+
+    /// Once no segment of an older incarnation holds items, readers need not look at incarnations any more.
+    fn end_finished_flush(&self) {
+        let flush_below = self.flush_below.0.load(Ordering::Acquire);
+        if flush_below == 0 {
+            return;
+        }
+        let state = self.pool.lock();
+        let pending = (0..state.touched()).map(SegmentId).any(|segment| {
+            let header = self.heap.header(segment);
+            !matches!(header.state(), SegmentState::Free | SegmentState::Retired) && self.is_flushed(segment)
+        });
+        if !pending {
+            let _ = self
+                .flush_below
+                .0
+                .compare_exchange(flush_below, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The clock's tick from which an item that never expires would be dead: never.
+const _: () = assert!(NEVER == u32::MAX);

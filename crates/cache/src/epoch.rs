@@ -1,0 +1,65 @@
+//! Quiescent-state reclamation: memory that was unlinked is used again only after every worker has passed a moment at
+//! which it held nothing. Reads pay nothing for it.
+//!
+//! A worker announces the current epoch between operations and 0 while it sleeps. A reclaimer unlinks, takes a new epoch
+//! with [`Epochs::retire`], and may recycle once [`Epochs::passed`] says that every awake worker has announced it.
+
+use scrubjay_base::sync::{AtomicU64, Ordering, OwnLine, fence};
+
+/// Announced by a worker that holds nothing and will not look before it announces again.
+const ASLEEP: u64 = 0;
+
+/// The epochs of all workers.
+#[derive(Debug)]
+pub(crate) struct Epochs {
+    /// Raised by reclaimers, read by workers.
+    current: OwnLine<AtomicU64>,
+    /// One per worker, written by that worker only, read by reclaimers.
+    announced: Box<[OwnLine<AtomicU64>]>,
+}
+
+impl Epochs {
+    pub(crate) fn new(workers_max: usize) -> Epochs {
+        Epochs {
+            current: OwnLine(AtomicU64::new(1)),
+            announced: (0..workers_max)
+                .map(|_| OwnLine(AtomicU64::new(ASLEEP)))
+                .collect(),
+        }
+    }
+
+    /// Worker `index` is awake and holds nothing now.
+    pub(crate) fn announce(&self, index: usize) {
+        let slot = &self.announced[index].0;
+        let waking = slot.load(Ordering::Relaxed) == ASLEEP;
+        // Acquire: what was unlinked before this epoch is seen as unlinked. Release: what this worker read before is read.
+        slot.store(self.current.0.load(Ordering::Acquire), Ordering::Release);
+        if waking {
+            // Pairs with the fences in `retire` and `passed`: either the reclaimer sees this worker awake, or this worker
+            // sees the unlink.
+            fence(Ordering::SeqCst);
+            slot.store(self.current.0.load(Ordering::Acquire), Ordering::Release);
+        }
+    }
+
+    /// Worker `index` goes to sleep.
+    pub(crate) fn sleep(&self, index: usize) {
+        self.announced[index].0.store(ASLEEP, Ordering::Release);
+    }
+
+    /// Call after unlinking: the epoch that workers must have announced before the memory is used again.
+    pub(crate) fn retire(&self) -> u64 {
+        // Pairs with the fence in `announce`.
+        fence(Ordering::SeqCst);
+        self.current.0.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Whether every awake worker has announced `epoch` or later.
+    pub(crate) fn passed(&self, epoch: u64) -> bool {
+        fence(Ordering::SeqCst);
+        self.announced.iter().all(|slot| {
+            let announced = slot.0.load(Ordering::Acquire);
+            announced == ASLEEP || announced >= epoch
+        })
+    }
+}

@@ -1,0 +1,745 @@
+//! The index: keys to locations, in pages of cache lines, that grows and shrinks a line at a time.
+//!
+//! ```text
+//! page, 4 KiB = 56 home lines + 8 overflow lines shared by the page
+//! hash, 64 bits: the high 32 choose the page (multiply-shift, any number of pages),
+//!                bits 0..16 the home line in it, bits 16..25 the tag
+//! ```
+//! To resize, lines move in order from the table in one extent to a table of another size in the other extent. A line
+//! that moved says so in its header; pages before the frontier moved wholly and their memory is given back. So any size is
+//! reachable in small steps and the index never exists twice.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::epoch::Epochs;
+use crate::item::ItemRef;
+use crate::line::{FREQUENCY_MAX, Line, LineGuard, Location, SLOTS, Seen, Slot};
+use crate::segment::{Heap, PAGE_LINES, PAGE_SIZE};
+
+/// Lines of a page that are somebody's home.
+pub(crate) const HOME_LINES: usize = 56;
+
+/// Pages of an empty index.
+const PAGES_MIN: usize = 4;
+
+/// Load, in items per page, above which the index grows: 0.76 of all slots. At 0.8 some pages in a hundred are full.
+const GROW_ABOVE: usize = PAGE_LINES * SLOTS * 76 / 100;
+
+/// Load below which it shrinks: 0.5 of all slots.
+const SHRINK_BELOW: usize = PAGE_LINES * SLOTS / 2;
+
+/// Moved pages whose memory is given back together.
+const PUNCH_BATCH: usize = 64;
+
+/// The hash of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyHash(pub(crate) u64);
+
+impl KeyHash {
+    #[inline]
+    pub(crate) fn of(key: &[u8], seed: u64) -> KeyHash {
+        KeyHash(xxhash_rust::xxh3::xxh3_64_with_seed(key, seed))
+    }
+
+    #[inline]
+    fn page(self, pages: usize) -> usize {
+        (((self.0 >> 32) * pages as u64) >> 32) as usize
+    }
+
+    #[inline]
+    fn home(self) -> usize {
+        ((self.0 & 0xffff) as usize * HOME_LINES) >> 16
+    }
+
+    #[inline]
+    fn tag(self) -> u16 {
+        ((self.0 >> 16) & 0x1ff) as u16
+    }
+}
+
+/// Which extent holds the table, how many pages it has, and how many the table has that it is being moved to (0: none).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Geometry {
+    extent: usize,
+    pages: usize,
+    next_pages: usize,
+}
+
+impl Geometry {
+    const PAGES_BITS: u32 = 31;
+
+    fn encode(self) -> u64 {
+        (self.extent as u64) << 62 | (self.next_pages as u64) << Self::PAGES_BITS | self.pages as u64
+    }
+
+    fn decode(word: u64) -> Geometry {
+        let mask = (1 << Self::PAGES_BITS) - 1;
+        Geometry {
+            extent: (word >> 62) as usize,
+            pages: (word & mask) as usize,
+            next_pages: ((word >> Self::PAGES_BITS) & mask) as usize,
+        }
+    }
+}
+
+/// The index over a [`Heap`].
+#[derive(Debug)]
+pub(crate) struct Index {
+    seed: u64,
+    /// Written by the resizer under `resize`, read by all.
+    geometry: AtomicU64,
+    /// Pages of the old table that moved wholly. Release on store: the lines in the new table are filled.
+    frontier: AtomicU64,
+    /// A page was full: grow whatever the load says.
+    page_was_full: AtomicBool,
+    /// Whether a resize is going on; read often, written when one starts or ends.
+    resizing: AtomicBool,
+    resize: Mutex<Resize>,
+}
+
+/// Where a resize stands; only the holder of the lock moves lines.
+#[derive(Debug, Default)]
+struct Resize {
+    /// Old pages whose memory was given back.
+    punched: usize,
+    /// Old pages before this one may be given back when `epoch` has passed.
+    punch_to: Option<(usize, u64)>,
+    /// The old extent, until its last pages are given back.
+    leaving: Option<(usize, usize)>,
+}
+
+/// A found item, and what to check to know that it was in the index all the while.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found<'a> {
+    pub(crate) item: ItemRef<'a>,
+    pub(crate) location: Location,
+    home: &'a Line,
+    seen: Seen,
+    line: &'a Line,
+    slot_index: usize,
+    slot: Slot,
+}
+
+impl Found<'_> {
+    /// Whether nothing about the line's items changed since they were looked up.
+    pub(crate) fn unchanged(&self) -> bool {
+        self.home.unchanged(self.seen)
+    }
+
+    pub(crate) fn frequency(&self) -> u16 {
+        self.slot.frequency
+    }
+
+    /// Raises the item's frequency by one, unless it is at its highest.
+    pub(crate) fn raise_frequency(&self) {
+        if self.slot.frequency < FREQUENCY_MAX {
+            self.line.raise_frequency(self.slot_index, self.slot);
+        }
+    }
+}
+
+/// Which line of a page: the home line or an overflow line by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Home,
+    Overflow(usize),
+}
+
+/// A key's slot under its home line's lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) item: ItemRef<'a>,
+    pub(crate) location: Location,
+    pub(crate) frequency: u16,
+    place: Place,
+    slot_index: usize,
+}
+
+/// A locked home line: no key that belongs here changes but through this.
+#[derive(Debug)]
+pub(crate) struct Locked<'a> {
+    index: &'a Index,
+    heap: &'a Heap,
+    hash: KeyHash,
+    page: &'a [Line; PAGE_LINES],
+    home: LineGuard<'a>,
+}
+
+impl Index {
+    pub(crate) fn new(seed: u64) -> Index {
+        let geometry = Geometry {
+            extent: 0,
+            pages: PAGES_MIN,
+            next_pages: 0,
+        };
+        Index {
+            seed,
+            geometry: AtomicU64::new(geometry.encode()),
+            frontier: AtomicU64::new(0),
+            page_was_full: AtomicBool::new(false),
+            resizing: AtomicBool::new(false),
+            resize: Mutex::new(Resize::default()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
+        KeyHash::of(key, self.seed)
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry::decode(self.geometry.load(Ordering::Acquire))
+    }
+
+    /// Bytes that the index takes now.
+    pub(crate) fn bytes(&self) -> usize {
+        let geometry = self.geometry();
+        let moved = if geometry.next_pages > 0 {
+            self.frontier.load(Ordering::Relaxed) as usize
+        } else {
+            0
+        };
+        // While it is resized: what has not moved yet, a batch that waits to be given back, and the new table's share.
+        let next = (geometry.next_pages * moved).div_ceil(geometry.pages);
+        let waiting = if geometry.next_pages > 0 {
+            moved.min(2 * PUNCH_BATCH)
+        } else {
+            0
+        };
+        (geometry.pages - moved + waiting + next) * PAGE_SIZE
+    }
+
+    /// The page that holds `hash`'s home line now, or held it a moment ago (then the line says that it moved).
+    #[inline]
+    fn page_of<'a>(&self, heap: &'a Heap, hash: KeyHash) -> (&'a [Line; PAGE_LINES], Geometry) {
+        let geometry = self.geometry();
+        let page = hash.page(geometry.pages);
+        // Acquire pairs with the Release store in `move_page`.
+        if geometry.next_pages > 0 && (page as u64) < self.frontier.load(Ordering::Acquire) {
+            return (self.next_page_of(heap, hash, geometry), geometry);
+        }
+        (heap.page(geometry.extent, page), geometry)
+    }
+
+    fn next_page_of<'a>(&self, heap: &'a Heap, hash: KeyHash, geometry: Geometry) -> &'a [Line; PAGE_LINES] {
+        heap.page(1 - geometry.extent, hash.page(geometry.next_pages))
+    }
+
+    /// Hints the processor to fetch `hash`'s home line.
+    #[inline]
+    pub(crate) fn prefetch(&self, heap: &Heap, hash: KeyHash) {
+        let (page, _) = self.page_of(heap, hash);
+        heap.prefetch_line(&page[hash.home()]);
+    }
+
+    /// Looks `key` up without a lock. The result was true at one moment during the call.
+    #[inline]
+    pub(crate) fn find<'a>(&self, heap: &'a Heap, hash: KeyHash, key: &[u8]) -> Option<Found<'a>> {
+        let (mut page, mut geometry) = self.page_of(heap, hash);
+        loop {
+            match find_in(page, heap, hash, key) {
+                Look::Found(found) => return Some(found),
+                Look::Absent => return None,
+                Look::Changed => {}
+                Look::Moved if geometry.next_pages > 0 => {
+                    // One step further; the new line may have moved on only if a resize ended and another began.
+                    page = self.next_page_of(heap, hash, geometry);
+                    geometry.next_pages = 0;
+                    continue;
+                }
+                Look::Moved => {}
+            }
+            (page, geometry) = self.page_of(heap, hash);
+        }
+    }
+
+    /// Locks `hash`'s home line.
+    pub(crate) fn lock<'a>(&'a self, heap: &'a Heap, hash: KeyHash) -> Locked<'a> {
+        let (mut page, mut geometry) = self.page_of(heap, hash);
+        loop {
+            if let Some(home) = page[hash.home()].lock() {
+                return Locked {
+                    index: self,
+                    heap,
+                    hash,
+                    page,
+                    home,
+                };
+            }
+            if geometry.next_pages > 0 {
+                page = self.next_page_of(heap, hash, geometry);
+                geometry.next_pages = 0;
+            } else {
+                (page, geometry) = self.page_of(heap, hash);
+            }
+        }
+    }
+
+    /// Whether a step of resizing is due or under way, given the number of items.
+    pub(crate) fn wants_step(&self, items: u64) -> bool {
+        self.resizing.load(Ordering::Relaxed) || self.target_pages(items).is_some()
+    }
+
+    /// Whether memory of an old table waits to be given back.
+    pub(crate) fn has_leftovers(&self) -> bool {
+        self.resize
+            .try_lock()
+            .is_ok_and(|resize| resize.leaving.is_some())
+    }
+
+    fn target_pages(&self, items: u64) -> Option<usize> {
+        let pages = self.geometry().pages;
+        let items = items as usize;
+        let full = self.page_was_full.load(Ordering::Relaxed);
+        if items > pages * GROW_ABOVE || full {
+            // A page can be full by bad luck; growing on and on for that would be waste.
+            let enough = full && items < pages * SHRINK_BELOW;
+            return (!enough).then_some(pages + (pages / 4).max(1));
+        }
+        (pages > PAGES_MIN && items < pages * SHRINK_BELOW).then(|| (pages - pages / 5).max(PAGES_MIN))
+    }
+
+    /// Moves at most `pages` pages of a resize, starting one if the load asks for it. Returns whether more is to do.
+    /// Another thread at the same work makes it return at once. Items for which a page of the new table has no room (a
+    /// matter of crafted keys) are added to `pushed_out`; no slot points at them any more.
+    pub(crate) fn step(
+        &self,
+        heap: &Heap,
+        epochs: &Epochs,
+        items: u64,
+        pages: usize,
+        pushed_out: &mut Vec<Location>,
+    ) -> bool {
+        let Ok(mut resize) = self.resize.try_lock() else {
+            return false;
+        };
+        self.give_back(&mut resize, heap, epochs);
+        let Some(geometry) = self.start(&mut resize, heap, items) else {
+            return false;
+        };
+        for _ in 0..pages {
+            let frontier = self.frontier.load(Ordering::Relaxed) as usize;
+            if frontier == geometry.pages {
+                self.finish(&mut resize, geometry, epochs);
+                return false;
+            }
+            self.move_page(heap, geometry, frontier, pushed_out);
+            self.frontier.store(frontier as u64 + 1, Ordering::Release);
+            if resize.punch_to.is_none() && frontier + 1 - resize.punched >= PUNCH_BATCH {
+                resize.punch_to = Some((frontier + 1, epochs.retire()));
+            }
+        }
+        true
+    }
+
+    /// The geometry of the resize that is going on, or of one that is started now because the load asks for it.
+    fn start(&self, resize: &mut Resize, heap: &Heap, items: u64) -> Option<Geometry> {
+        let mut geometry = self.geometry();
+        if geometry.next_pages > 0 {
+            return Some(geometry);
+        }
+        // The other extent still holds lines that somebody may be looking at.
+        if resize.leaving.is_some() {
+            return None;
+        }
+        let target = self.target_pages(items)?;
+        if target > heap.pages_max() || target == geometry.pages {
+            return None;
+        }
+        self.page_was_full.store(false, Ordering::Relaxed);
+        geometry.next_pages = target;
+        *resize = Resize::default();
+        self.frontier.store(0, Ordering::Release);
+        self.resizing.store(true, Ordering::Relaxed);
+        self.geometry.store(geometry.encode(), Ordering::Release);
+        Some(geometry)
+    }
+
+    /// `hash`'s page is full: grows the index and moves that page ahead of its turn. Items as in [`Index::step`].
+    pub(crate) fn relieve(
+        &self,
+        heap: &Heap,
+        epochs: &Epochs,
+        hash: KeyHash,
+        items: u64,
+        pushed_out: &mut Vec<Location>,
+    ) {
+        self.page_was_full.store(true, Ordering::Relaxed);
+        let mut resize = self.resize.lock().expect("nothing panics while it moves pages");
+        self.give_back(&mut resize, heap, epochs);
+        if let Some(geometry) = self.start(&mut resize, heap, items) {
+            self.move_page(heap, geometry, hash.page(geometry.pages), pushed_out);
+        }
+    }
+
+    fn finish(&self, resize: &mut Resize, geometry: Geometry, epochs: &Epochs) {
+        let now = Geometry {
+            extent: 1 - geometry.extent,
+            pages: geometry.next_pages,
+            next_pages: 0,
+        };
+        self.geometry.store(now.encode(), Ordering::Release);
+        self.resizing.store(false, Ordering::Relaxed);
+        resize.leaving = Some((geometry.extent, geometry.pages));
+        resize.punch_to = Some((geometry.pages, epochs.retire()));
+    }
+
+    /// Gives the memory of moved pages back once nobody can look at them.
+    fn give_back(&self, resize: &mut Resize, heap: &Heap, epochs: &Epochs) {
+        let Some((to, epoch)) = resize.punch_to else {
+            return;
+        };
+        if !epochs.passed(epoch) {
+            return;
+        }
+        let extent = resize
+            .leaving
+            .map_or(self.geometry().extent, |(extent, _)| extent);
+        heap.punch_pages(extent, resize.punched, to);
+        resize.punched = to;
+        resize.punch_to = None;
+        if resize.leaving.is_some_and(|(_, pages)| pages == to) {
+            *resize = Resize::default();
+        }
+    }
+
+    /// Moves every line of one old page. Writers of a line wait while it moves; readers never do.
+    fn move_page(&self, heap: &Heap, geometry: Geometry, number: usize, pushed_out: &mut Vec<Location>) {
+        let page = heap.page(geometry.extent, number);
+        for line in page {
+            line.slots().for_each(|(_, slot)| heap.prefetch(slot.location));
+        }
+        for home_number in 0..HOME_LINES {
+            self.move_line(heap, geometry, page, home_number, pushed_out);
+        }
+    }
+
+    fn move_line<'a>(
+        &'a self,
+        heap: &'a Heap,
+        geometry: Geometry,
+        page: &'a [Line; PAGE_LINES],
+        home_number: usize,
+        pushed_out: &mut Vec<Location>,
+    ) {
+        let Some(mut home) = page[home_number].lock() else {
+            return;
+        };
+        for (_, slot) in home.line().slots() {
+            self.insert_moved(heap, geometry, slot, pushed_out);
+        }
+        let mut overflow = Vec::new();
+        for number in overflow_lines(home.overflow()) {
+            let line = page[HOME_LINES + number]
+                .lock()
+                .expect("overflow lines are never marked as moved");
+            let mine = line
+                .line()
+                .slots()
+                .filter(|(_, slot)| self.slot_hash(heap, *slot).home() == home_number);
+            for (slot_index, slot) in mine {
+                self.insert_moved(heap, geometry, slot, pushed_out);
+                overflow.push((number, slot_index));
+            }
+        }
+        // Readers go to the new table from here on; writers wait for the lock until the leftovers are gone as well.
+        home.change(|change| {
+            (0..SLOTS).for_each(|slot_index| change.clear(slot_index));
+            change.mark_moved();
+        });
+        for (number, slot_index) in overflow {
+            let mut line = page[HOME_LINES + number]
+                .lock()
+                .expect("overflow lines are never marked as moved");
+            line.change(|change| change.clear(slot_index));
+        }
+    }
+
+    fn slot_hash(&self, heap: &Heap, slot: Slot) -> KeyHash {
+        self.hash(heap.item(slot.location).key())
+    }
+
+    fn insert_moved(&self, heap: &Heap, geometry: Geometry, slot: Slot, pushed_out: &mut Vec<Location>) {
+        let hash = self.slot_hash(heap, slot);
+        let page = self.next_page_of(heap, hash, geometry);
+        let home = page[hash.home()]
+            .lock()
+            .expect("lines of the new table do not move before the old ones have");
+        let mut locked = Locked {
+            index: self,
+            heap,
+            hash,
+            page,
+            home,
+        };
+        if !locked.try_insert(slot.location, slot.frequency) {
+            pushed_out.push(locked.insert_by_force(slot.location, slot.frequency).location);
+        }
+    }
+
+    /// Runs `visit` on every slot; exact only while no worker is active. For audits.
+    pub(crate) fn for_each<'a>(
+        &'a self,
+        heap: &'a Heap,
+        mut visit: impl FnMut(KeyHash, Location, ItemRef<'a>),
+    ) {
+        let geometry = self.geometry();
+        let mut tables = vec![(geometry.extent, geometry.pages)];
+        if geometry.next_pages > 0 {
+            tables.push((1 - geometry.extent, geometry.next_pages));
+        }
+        for (extent, pages) in tables {
+            let frontier = self.frontier.load(Ordering::Acquire) as usize;
+            let skip = if extent == geometry.extent && geometry.next_pages > 0 {
+                frontier
+            } else {
+                0
+            };
+            for number in skip..pages {
+                for line in heap.page(extent, number) {
+                    assert!(
+                        !line.is_busy(),
+                        "a line is locked or changing while everything is quiet"
+                    );
+                    for (_, slot) in line.slots() {
+                        let item = heap.item(slot.location);
+                        let hash = self.hash(item.key());
+                        assert_eq!(hash.tag(), slot.tag, "a slot's tag is its key's");
+                        let expected = if extent == geometry.extent {
+                            hash.page(geometry.pages)
+                        } else {
+                            hash.page(geometry.next_pages)
+                        };
+                        assert_eq!(expected, number, "a slot lies in its key's page");
+                        visit(hash, slot.location, item);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a look at one home line found.
+enum Look<'a> {
+    Found(Found<'a>),
+    Absent,
+    Changed,
+    Moved,
+}
+
+fn overflow_lines(overflow: u32) -> impl Iterator<Item = usize> {
+    (0..PAGE_LINES - HOME_LINES).filter(move |number| overflow & (1 << number) != 0)
+}
+
+#[inline]
+fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key: &[u8]) -> Look<'a> {
+    let home = &page[hash.home()];
+    let seen = home.read();
+    if seen.moved() {
+        return Look::Moved;
+    }
+    let tag = hash.tag();
+    for (slot_index, slot) in home.matches(tag) {
+        // Only after this is the pair of location and tag known to be one slot's.
+        if !home.unchanged(seen) {
+            return Look::Changed;
+        }
+        let item = heap.item(slot.location);
+        if item.key() == key {
+            return Look::Found(Found {
+                item,
+                location: slot.location,
+                home,
+                seen,
+                line: home,
+                slot_index,
+                slot,
+            });
+        }
+    }
+    for number in overflow_lines(seen.overflow()) {
+        let line = &page[HOME_LINES + number];
+        let line_seen = line.read();
+        for (slot_index, slot) in line.matches(tag) {
+            if !line.unchanged(line_seen) {
+                return Look::Changed;
+            }
+            let item = heap.item(slot.location);
+            if item.key() == key {
+                return Look::Found(Found {
+                    item,
+                    location: slot.location,
+                    home,
+                    seen,
+                    line,
+                    slot_index,
+                    slot,
+                });
+            }
+        }
+    }
+    if home.unchanged(seen) {
+        Look::Absent
+    } else {
+        Look::Changed
+    }
+}
+
+impl<'a> Locked<'a> {
+    /// The key's slot.
+    pub(crate) fn find(&self, key: &[u8]) -> Option<Entry<'a>> {
+        self.find_by(|item| item.key() == key)
+    }
+
+    /// The slot that points at `location`.
+    pub(crate) fn find_location(&self, location: Location) -> Option<Entry<'a>> {
+        self.entries().find(|entry| entry.location == location)
+    }
+
+    /// The slot among those with this hash's tag whose item `is` the one.
+    pub(crate) fn find_by(&self, is: impl Fn(ItemRef<'a>) -> bool) -> Option<Entry<'a>> {
+        self.entries().find(|entry| is(entry.item))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
+        let tag = self.hash.tag();
+        let (page, heap) = (self.page, self.heap);
+        let home = self
+            .home
+            .line()
+            .matches(tag)
+            .map(|(slot_index, slot)| (Place::Home, slot_index, slot));
+        let overflow = overflow_lines(self.home.overflow()).flat_map(move |number| {
+            let line = &page[HOME_LINES + number];
+            // Other homes change their slots here meanwhile; ours stay, so a state without a change is complete.
+            let slots = loop {
+                let seen = line.read();
+                let mut slots = [None; SLOTS];
+                for (slot_index, slot) in line.matches(tag) {
+                    slots[slot_index] = Some((Place::Overflow(number), slot_index, slot));
+                }
+                if line.unchanged(seen) {
+                    break slots;
+                }
+            };
+            slots.into_iter().flatten()
+        });
+        home.chain(overflow).map(move |(place, slot_index, slot)| Entry {
+            item: heap.item(slot.location),
+            location: slot.location,
+            frequency: slot.frequency,
+            place,
+            slot_index,
+        })
+    }
+
+    fn slot(&self, location: Location, frequency: u16) -> Slot {
+        Slot {
+            location,
+            tag: self.hash.tag(),
+            frequency,
+        }
+    }
+
+    /// Points the key's slot at another item.
+    pub(crate) fn replace(&mut self, entry: &Entry<'_>, location: Location, frequency: u16) {
+        let slot = self.slot(location, frequency);
+        match entry.place {
+            Place::Home => self.home.change(|change| change.set(entry.slot_index, slot)),
+            Place::Overflow(number) => {
+                let mut line = self.overflow_line(number);
+                self.home
+                    .change(|_| line.change(|change| change.set(entry.slot_index, slot)));
+            }
+        }
+    }
+
+    /// Empties the key's slot.
+    pub(crate) fn remove(&mut self, entry: &Entry<'_>) {
+        match entry.place {
+            Place::Home => self.home.change(|change| change.clear(entry.slot_index)),
+            Place::Overflow(number) => {
+                let mut line = self.overflow_line(number);
+                let home_number = self.hash.home();
+                let last = !line.line().slots().any(|(slot_index, slot)| {
+                    slot_index != entry.slot_index
+                        && self.index.slot_hash(self.heap, slot).home() == home_number
+                });
+                self.home.change(|home| {
+                    line.change(|change| change.clear(entry.slot_index));
+                    if last {
+                        home.set_overflow(number, false);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Runs `change` on the item's mutable words so that no reader pairs old ones with new ones.
+    pub(crate) fn change_in_place<R>(&mut self, change: impl FnOnce() -> R) -> R {
+        self.home.change(|_| change())
+    }
+
+    /// Puts the key, which must not be there, into a slot. If the whole page is full even after [`Index::relieve`], which
+    /// takes crafted keys, an item of the home line makes room and is returned: the caller counts it as evicted.
+    pub(crate) fn insert(&mut self, location: Location) -> Option<Entry<'a>> {
+        if self.try_insert(location, 0) {
+            return None;
+        }
+        Some(self.insert_by_force(location, 0))
+    }
+
+    /// Whether a key that is not there would find an empty slot.
+    pub(crate) fn has_room(&self) -> bool {
+        self.home.empty_slot().is_some()
+            || self.page[HOME_LINES..]
+                .iter()
+                .any(|line| line.slots().count() < SLOTS)
+    }
+
+    fn try_insert(&mut self, location: Location, frequency: u16) -> bool {
+        let slot = self.slot(location, frequency);
+        if let Some(slot_index) = self.home.empty_slot() {
+            self.home.change(|change| change.set(slot_index, slot));
+            return true;
+        }
+        let used = self.home.overflow();
+        // Lines that already hold keys of this home first: each further one costs look-ups.
+        for number in overflow_lines(used).chain(overflow_lines(!used)) {
+            let mut line = self.overflow_line(number);
+            if let Some(slot_index) = line.empty_slot() {
+                self.home.change(|home| {
+                    line.change(|change| change.set(slot_index, slot));
+                    home.set_overflow(number, true);
+                });
+                return true;
+            }
+        }
+        false
+    }
+
+    fn insert_by_force(&mut self, location: Location, frequency: u16) -> Entry<'a> {
+        let (slot_index, victim) = self
+            .home
+            .line()
+            .slots()
+            .min_by_key(|(_, slot)| slot.frequency)
+            .expect("the line is full");
+        let slot = self.slot(location, frequency);
+        self.home.change(|change| change.set(slot_index, slot));
+        Entry {
+            item: self.heap.item(victim.location),
+            location: victim.location,
+            frequency: victim.frequency,
+            place: Place::Home,
+            slot_index,
+        }
+    }
+
+    fn overflow_line(&self, number: usize) -> LineGuard<'a> {
+        self.page[HOME_LINES + number]
+            .lock()
+            .expect("overflow lines are never marked as moved")
+    }
+}

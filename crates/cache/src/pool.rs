@@ -1,0 +1,249 @@
+//! The segment pool: who has which segment, and how many there may be.
+//!
+//! ```text
+//! Free --take--> Open --seal--> Sealed --(reclaimer)--> Draining --> Retired --epoch passed, no pins--> Free
+//! ```
+//! The open segment of each TTL bucket is shared by all workers. Everything else here is done under one lock, once per
+//! segment and not once per item.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::epoch::Epochs;
+use crate::expiry::{BUCKET_SURVIVORS, BUCKETS};
+use crate::segment::{Heap, SegmentId, SegmentState};
+
+/// Segments that only reclamation may take, so that it can always move live items out of a victim.
+pub(crate) const RESERVE: u32 = 2;
+
+/// At most this share of all segments may be open.
+const OPEN_SHARE: u32 = 16;
+
+/// Buckets that may have an open segment however small the cache is.
+const OPEN_MIN: u32 = 4;
+
+/// In `Pool::open`: the bucket has no open segment.
+const NONE: u32 = u32::MAX;
+
+/// All segments.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    /// Each bucket's open segment. Written under `state`'s lock, read by appenders.
+    open: Box<[AtomicU32]>,
+    state: Mutex<State>,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// Free segments with memory.
+    free: Vec<SegmentId>,
+    /// Free segments without memory.
+    parked: Vec<SegmentId>,
+    /// Segments from this number on were never used.
+    untouched: u32,
+    /// Segments that no slot points into, in the order in which they were retired.
+    retired: VecDeque<SegmentId>,
+    /// Segments in any state but free.
+    used: u32,
+    /// How many segments may be used.
+    allowed: u32,
+    open: u32,
+    sealed_order: u64,
+    /// Given to the next segment that is opened.
+    pub(crate) next_incarnation: u64,
+    lock_memory: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(lock_memory: bool) -> Pool {
+        Pool {
+            open: (0..BUCKETS).map(|_| AtomicU32::new(NONE)).collect(),
+            state: Mutex::new(State {
+                free: Vec::new(),
+                parked: Vec::new(),
+                untouched: 0,
+                retired: VecDeque::new(),
+                used: 0,
+                allowed: 0,
+                open: 0,
+                sealed_order: 0,
+                next_incarnation: 1,
+                lock_memory,
+            }),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds the pool")
+    }
+
+    /// The bucket's open segment, which may have been closed a moment ago. Acquire pairs with the store in `open`.
+    #[inline]
+    pub(crate) fn open_segment(&self, bucket: usize) -> Option<SegmentId> {
+        let id = self.open[bucket].load(Ordering::Acquire);
+        (id != NONE).then_some(SegmentId(id))
+    }
+
+    /// The bucket to use instead of `bucket` when no more segments may be opened: the nearest one that has an open one.
+    pub(crate) fn nearest_open(&self, bucket: usize) -> Option<usize> {
+        (1..BUCKETS)
+            .flat_map(|distance| [bucket.checked_sub(distance), Some(bucket + distance)])
+            .flatten()
+            .filter(|&near| near < BUCKET_SURVIVORS)
+            .find(|&near| self.open[near].load(Ordering::Relaxed) != NONE)
+    }
+
+    /// Takes a free segment and opens it for `bucket`, which has none. `for_reclaim` may use the reserve.
+    pub(crate) fn open(
+        &self,
+        state: &mut State,
+        heap: &Heap,
+        bucket: usize,
+        for_reclaim: bool,
+    ) -> Option<SegmentId> {
+        debug_assert_eq!(self.open[bucket].load(Ordering::Relaxed), NONE);
+        let segment = state.take(heap, for_reclaim)?;
+        heap.header(segment).open(state.next_incarnation);
+        state.next_incarnation += 1;
+        state.open += 1;
+        self.open[bucket].store(segment.0, Ordering::Release);
+        Some(segment)
+    }
+
+    /// Seals the closed segment `segment` of `bucket`; nothing if that has happened already.
+    pub(crate) fn seal(
+        &self,
+        state: &mut State,
+        heap: &Heap,
+        epochs: &Epochs,
+        bucket: usize,
+        segment: SegmentId,
+    ) {
+        if self.open[bucket].load(Ordering::Relaxed) != segment.0 {
+            return;
+        }
+        self.open[bucket].store(NONE, Ordering::Relaxed);
+        let header = heap.header(segment);
+        state.sealed_order += 1;
+        state.open -= 1;
+        header.sealed_order.store(state.sealed_order, Ordering::Relaxed);
+        // Appenders that got room before the close finish within their turn; nobody walks the segment before.
+        header.retired_epoch.store(epochs.retire(), Ordering::Relaxed);
+        header.set_state(SegmentState::Sealed);
+    }
+
+    /// Closes and seals every open segment for which `which` holds.
+    pub(crate) fn seal_open(
+        &self,
+        state: &mut State,
+        heap: &Heap,
+        epochs: &Epochs,
+        which: impl Fn(SegmentId) -> bool,
+    ) -> u32 {
+        let mut sealed = 0;
+        for bucket in 0..BUCKETS {
+            if let Some(segment) = self.open_segment(bucket).filter(|&segment| which(segment)) {
+                heap.close(segment);
+                self.seal(state, heap, epochs, bucket, segment);
+                sealed += 1;
+            }
+        }
+        sealed
+    }
+}
+
+impl State {
+    /// How many segments may be used, and how many are.
+    pub(crate) fn allowed_and_used(&self) -> (u32, u32) {
+        (self.allowed, self.used)
+    }
+
+    /// Whether more segments are used than allowed, those that will be free in a moment left out.
+    pub(crate) fn over_limit(&self) -> bool {
+        self.used - self.retired.len() as u32 > self.allowed
+    }
+
+    /// Segments that may still be taken, the reserve among them.
+    pub(crate) fn available(&self) -> u32 {
+        self.allowed.saturating_sub(self.used)
+    }
+
+    /// Whether another bucket may have an open segment.
+    pub(crate) fn may_open(&self) -> bool {
+        self.open < (self.allowed / OPEN_SHARE).max(OPEN_MIN)
+    }
+
+    /// Highest segment number ever used, plus one.
+    pub(crate) fn touched(&self) -> u32 {
+        self.untouched
+    }
+
+    fn take(&mut self, heap: &Heap, for_reclaim: bool) -> Option<SegmentId> {
+        let kept_back = if for_reclaim { 0 } else { RESERVE };
+        if self.available() <= kept_back {
+            return None;
+        }
+        let segment = self.free.pop().or_else(|| {
+            let fresh = self.parked.pop().or_else(|| {
+                (self.untouched < heap.segments_max()).then(|| {
+                    self.untouched += 1;
+                    SegmentId(self.untouched - 1)
+                })
+            })?;
+            if self.lock_memory {
+                // Best effort, as memcached's -k: the limit was checked at start.
+                let _ = heap.lock_segment(fresh);
+            }
+            Some(fresh)
+        })?;
+        self.used += 1;
+        Some(segment)
+    }
+
+    /// A drained segment waits for its readers.
+    pub(crate) fn retire(&mut self, segment: SegmentId) {
+        self.retired.push_back(segment);
+    }
+
+    /// Frees the retired segments that nobody can read any more; returns how many it freed and how many wait for a
+    /// worker's quiet moment only (not for a pin).
+    pub(crate) fn free_retired(&mut self, heap: &Heap, epochs: &Epochs) -> (u32, u32) {
+        let (mut freed, mut waiting) = (0, 0);
+        for _ in 0..self.retired.len() {
+            let Some(segment) = self.retired.pop_front() else {
+                break;
+            };
+            let header = heap.header(segment);
+            // Acquire pairs with the Release when a pin goes: what it sent has been read.
+            let pinned = header.pins.load(Ordering::Acquire) > 0;
+            let passed = epochs.passed(header.retired_epoch.load(Ordering::Relaxed));
+            if passed && !pinned {
+                header.set_state(SegmentState::Free);
+                self.used -= 1;
+                self.free.push(segment);
+                freed += 1;
+            } else {
+                waiting += u32::from(!passed);
+                self.retired.push_back(segment);
+            }
+        }
+        self.park_surplus(heap);
+        (freed, waiting)
+    }
+
+    /// Sets how many segments may be used. If more are, they are reclaimed as time goes by.
+    pub(crate) fn allow(&mut self, heap: &Heap, segments: u32) {
+        self.allowed = segments.min(heap.segments_max());
+        self.park_surplus(heap);
+    }
+
+    fn park_surplus(&mut self, heap: &Heap) {
+        while self.free.len() as u32 > self.available() {
+            let Some(segment) = self.free.pop() else { break };
+            heap.punch_segment(segment);
+            self.parked.push(segment);
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Where free segments come from: dead ones first, then compaction while dead bytes exceed a bound, only then eviction.
+//!
+//! One thread reclaims at a time. It empties a victim segment: each item is looked up by its own address, under its
+//! line's lock; what no slot names is dead already. The segment is used again when every worker has passed a quiet
+//! moment and no reply sends from it any more.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use crate::api::Refusal;
+use crate::cache::Cache;
+use crate::expiry::{bucket, is_expired};
+use crate::index::KeyHash;
+use crate::item::{Header, ItemRef, PIECE_HEADER, Piece, ValueShape};
+use crate::line::Location;
+use crate::segment::{SegmentHeader, SegmentId, SegmentState};
+use crate::tally::Cause;
+use crate::worker::Turn;
+
+/// Dead bytes in sealed segments may be this share of them (one over it) when something live is evicted. Promise P1.
+const DEAD_SHARE: u64 = 16;
+
+/// Items of a victim up to this share of it (in quarters) are kept if they were read often.
+const KEEP_QUARTERS: u32 = 3;
+
+/// Items ahead of the one being emptied whose index lines are fetched.
+const LOOK_AHEAD: usize = 8;
+
+/// Times a worker waits for others before it concludes that no memory can be had: far more than any turn takes.
+const WAITS_MAX: u32 = 200_000;
+
+/// The right to empty segments. Whoever holds its lock is the only one.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaimer {}
+
+/// What is done with live items of a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mercy {
+    /// All are moved: compaction.
+    All,
+    /// Those that were read often are moved, up to a share of the segment; the others are evicted for this cause.
+    Often(Cause),
+}
+
+/// The state of sealed segments that a choice of a victim needs.
+#[derive(Debug, Default)]
+struct Survey {
+    /// A segment with nothing live.
+    wholly_dead: Option<SegmentId>,
+    /// The sealed segment with the most dead bytes, and how many.
+    most_dead: Option<(SegmentId, u32)>,
+    /// The segment sealed first.
+    oldest: Option<(SegmentId, u64)>,
+    /// Bytes used in sealed segments, and the dead of them.
+    used: u64,
+    dead: u64,
+    /// A sealed segment will be ready when workers have passed a quiet moment.
+    waiting: bool,
+}
+
+impl Cache {
+    /// One attempt to make a segment free. The caller holds no item.
+    ///
+    /// # Errors
+    /// [`Refusal::NoMemory`] when nothing can be freed: everything is pinned, or live while eviction is off.
+    pub(crate) fn reclaim(&self, turn: &Turn<'_>, attempts: &mut u32) -> Result<(), Refusal> {
+        self.epochs.announce(turn.member);
+        let (freed, waiting) = self.pool.lock().free_retired(&self.heap, &self.epochs);
+        if freed > 0 {
+            return Ok(());
+        }
+        *attempts += 1;
+        if *attempts > WAITS_MAX {
+            return Err(Refusal::NoMemory);
+        }
+        if waiting > 0 {
+            std::thread::yield_now();
+            return Ok(());
+        }
+        let Ok(mut reclaimer) = self.reclaimer.try_lock() else {
+            std::thread::yield_now();
+            return Ok(());
+        };
+        let survey = self.survey(turn);
+        if self.reclaim_one(turn, &mut reclaimer, &survey) {
+            self.epochs.announce(turn.member);
+            self.pool.lock().free_retired(&self.heap, &self.epochs);
+            Ok(())
+        } else if survey.waiting {
+            std::thread::yield_now();
+            Ok(())
+        } else {
+            Err(Refusal::NoMemory)
+        }
+    }
+
+    /// Empties one victim by the rule: dead, then compaction, then eviction. `false` if there is none.
+    fn reclaim_one(&self, turn: &Turn<'_>, reclaimer: &mut Reclaimer, survey: &Survey) -> bool {
+        if let Some(segment) = survey.wholly_dead {
+            self.drain(turn, reclaimer, segment, Mercy::All);
+            return true;
+        }
+        let over_bound = survey.dead * DEAD_SHARE > survey.used;
+        if let Some((segment, dead)) = survey.most_dead {
+            // A victim that gives back less than an item's worth would be copied for nothing.
+            let enough = dead as usize * DEAD_SHARE as usize >= self.heap.segment_size();
+            if enough && (over_bound || !self.config().evict) {
+                self.drain(turn, reclaimer, segment, Mercy::All);
+                return true;
+            }
+        }
+        let Some((oldest, _)) = survey.oldest.filter(|_| self.config().evict) else {
+            return false;
+        };
+        let one_segment = self.heap.segment_size() as u64;
+        if over_bound && survey.dead > one_segment {
+            turn.tally.evictions_beyond_bound.add(1);
+        }
+        self.drain(turn, reclaimer, oldest, Mercy::Often(Cause::Evicted));
+        true
+    }
+
+    /// Looks at all sealed segments that may be emptied.
+    fn survey(&self, turn: &Turn<'_>) -> Survey {
+        let mut survey = Survey::default();
+        let touched = self.pool.lock().touched();
+        for segment in (0..touched).map(SegmentId) {
+            let header = self.heap.header(segment);
+            if header.state() != SegmentState::Sealed || header.uploads.load(Ordering::Acquire) > 0 {
+                continue;
+            }
+            if !self.epochs.passed(header.retired_epoch.load(Ordering::Relaxed)) {
+                survey.waiting = true;
+                continue;
+            }
+            let (used, live) = (header.used(), header.live());
+            survey.used += u64::from(used);
+            survey.dead += u64::from(used - live);
+            if self.is_wholly_dead(segment, header, turn.tick) {
+                survey.wholly_dead = Some(segment);
+            }
+            if survey.most_dead.is_none_or(|(_, dead)| used - live > dead) {
+                survey.most_dead = Some((segment, used - live));
+            }
+            let order = header.sealed_order.load(Ordering::Relaxed);
+            if survey.oldest.is_none_or(|(_, oldest)| order < oldest) {
+                survey.oldest = Some((segment, order));
+            }
+        }
+        survey
+    }
+
+    fn is_wholly_dead(&self, segment: SegmentId, header: &SegmentHeader, tick: u32) -> bool {
+        header.live() == 0 || is_expired(header.max_deadline(), tick) || self.is_flushed(segment)
+    }
+
+    /// Empties up to `limit` segments in which nothing is live; returns how many.
+    pub(crate) fn drain_dead(&self, turn: &Turn<'_>, reclaimer: &mut Reclaimer, limit: usize) -> usize {
+        let touched = self.pool.lock().touched();
+        let dead = (0..touched).map(SegmentId).filter(|&segment| {
+            let header = self.heap.header(segment);
+            header.state() == SegmentState::Sealed
+                && header.uploads.load(Ordering::Acquire) == 0
+                && self.is_wholly_dead(segment, header, turn.tick)
+                && self.epochs.passed(header.retired_epoch.load(Ordering::Relaxed))
+        });
+        let mut drained = 0;
+        for segment in dead.take(limit) {
+            self.drain(turn, reclaimer, segment, Mercy::All);
+            drained += 1;
+        }
+        drained
+    }
+
+    /// Reclaims until no more segments are used than the limit allows, or nothing more can be reclaimed now.
+    pub(crate) fn lower_to_limit(&self, turn: &Turn<'_>, reclaimer: &mut Reclaimer) {
+        loop {
+            self.epochs.announce(turn.member);
+            let over = {
+                let mut state = self.pool.lock();
+                state.free_retired(&self.heap, &self.epochs);
+                state.over_limit()
+            };
+            if !over {
+                return;
+            }
+            let survey = self.survey(turn);
+            if let Some((oldest, _)) = survey
+                .oldest
+                .filter(|_| survey.wholly_dead.is_none() && self.config().evict)
+            {
+                self.drain(turn, reclaimer, oldest, Mercy::Often(Cause::LimitLowered));
+            } else if !self.reclaim_one(turn, reclaimer, &survey) {
+                return;
+            }
+        }
+    }
+
+    /// Empties a sealed segment and retires it.
+    fn drain(&self, turn: &Turn<'_>, _reclaimer: &mut Reclaimer, segment: SegmentId, mercy: Mercy) {
+        let header = self.heap.header(segment);
+        header.set_state(SegmentState::Draining);
+        let mut kept = 0;
+        let mut walk = self.heap.walk(segment);
+        let mut ahead = VecDeque::with_capacity(LOOK_AHEAD);
+        loop {
+            while ahead.len() < LOOK_AHEAD
+                && let Some((location, item)) = walk.next()
+            {
+                let hash = self.hash_of(item);
+                self.index.prefetch(&self.heap, hash);
+                ahead.push_back((location, item, hash));
+            }
+            let Some((location, item, hash)) = ahead.pop_front() else {
+                break;
+            };
+            if item.is_piece() {
+                self.drain_piece(turn, location, item, mercy, header, &mut kept);
+            } else if !item.is_filler() {
+                self.drain_item(turn, location, item, hash, mercy, header, &mut kept);
+            }
+        }
+        turn.tally.relocated_bytes.add(u64::from(kept));
+        turn.tally.segments_reclaimed.add(1);
+        // No slot points in any more: readers that found one before are waited for.
+        header
+            .retired_epoch
+            .store(self.epochs.retire(), Ordering::Relaxed);
+        header.set_state(SegmentState::Retired);
+        self.pool.lock().retire(segment);
+    }
+
+    fn hash_of(&self, item: ItemRef<'_>) -> KeyHash {
+        if item.is_piece() {
+            KeyHash(item.piece_owner())
+        } else {
+            self.index.hash(item.key())
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of `drain`, which owns these")]
+    fn drain_item(
+        &self,
+        turn: &Turn<'_>,
+        location: Location,
+        item: ItemRef<'_>,
+        hash: KeyHash,
+        mercy: Mercy,
+        segment: &SegmentHeader,
+        kept: &mut u32,
+    ) {
+        let mut locked = self.index.lock(&self.heap, hash);
+        let Some(entry) = locked.find_location(location) else {
+            return;
+        };
+        if let Some(cause) = self.death(location, item.deadline(), turn.tick) {
+            locked.remove(&entry);
+            drop(locked);
+            self.bury(turn.tally, location, item, cause);
+            return;
+        }
+        let len = self.heap.aligned(item.len()) as u32;
+        if let Some(cause) = refused(mercy, entry.frequency, *kept + len, segment) {
+            locked.remove(&entry);
+            drop(locked);
+            self.bury(turn.tally, location, item, cause);
+            return;
+        }
+        drop(locked);
+        let Some(room) = self.reserve_for_survivor(item.len(), item.deadline()) else {
+            self.evict_location(turn, location, hash);
+            return;
+        };
+        let new = room.location();
+        let header = item.header();
+        let copy = copy_item(room, &header, item);
+        let mut locked = self.index.lock(&self.heap, hash);
+        // Asked of the old place and after the room was had: a flush before that sees an old segment here, a flush after
+        // it sees an old segment there.
+        let entry = locked.find_location(location);
+        let Some(entry) = entry.filter(|_| self.death(location, item.deadline(), turn.tick).is_none()) else {
+            drop(locked);
+            self.count_dead(new, item.len());
+            return self.bury_if_dead(turn, location, hash);
+        };
+        copy.take_over(item);
+        self.heap
+            .header(self.heap.segment_of(new))
+            .raise_deadline(item.deadline());
+        locked.replace(&entry, new, entry.frequency / 2);
+        drop(locked);
+        *kept += len;
+        segment.dead.fetch_add(len, Ordering::Relaxed);
+    }
+
+    /// The item at `location` could not be moved: it goes.
+    fn evict_location(&self, turn: &Turn<'_>, location: Location, hash: KeyHash) {
+        let mut locked = self.index.lock(&self.heap, hash);
+        if let Some(entry) = locked.find_location(location) {
+            locked.remove(&entry);
+            drop(locked);
+            self.bury(turn.tally, location, entry.item, Cause::Evicted);
+        }
+    }
+
+    fn bury_if_dead(&self, turn: &Turn<'_>, location: Location, hash: KeyHash) {
+        let mut locked = self.index.lock(&self.heap, hash);
+        if let Some(entry) = locked.find_location(location) {
+            // It was flushed or expired between the two looks.
+            let cause = self
+                .death(location, entry.item.deadline(), turn.tick)
+                .unwrap_or(Cause::Flushed);
+            locked.remove(&entry);
+            drop(locked);
+            self.bury(turn.tally, location, entry.item, cause);
+        }
+    }
+
+    /// A piece of a chained value: moved if its owner stays, else the owner goes.
+    fn drain_piece(
+        &self,
+        turn: &Turn<'_>,
+        location: Location,
+        piece: ItemRef<'_>,
+        mercy: Mercy,
+        segment: &SegmentHeader,
+        kept: &mut u32,
+    ) {
+        let bytes = piece.piece_bytes();
+        let old = Piece {
+            location,
+            len: bytes.len(),
+        };
+        let hash = KeyHash(piece.piece_owner());
+        let owns = |item: ItemRef<'_>| item.is_chained() && item.pieces().any(|piece| piece == old);
+        let mut locked = self.index.lock(&self.heap, hash);
+        let Some(entry) = locked.find_by(owns) else { return };
+        let len = self.heap.aligned(piece.len()) as u32;
+        let death = self.death(entry.location, entry.item.deadline(), turn.tick);
+        if let Some(cause) = death.or_else(|| refused(mercy, entry.frequency, *kept + len, segment)) {
+            locked.remove(&entry);
+            drop(locked);
+            self.bury(turn.tally, entry.location, entry.item, cause);
+            return;
+        }
+        drop(locked);
+        let Some(mut room) = self.reserve_for_survivor(piece.len(), entry.item.deadline()) else {
+            return self.evict_location(turn, entry.location, hash);
+        };
+        room.write_piece_header(bytes.len(), hash.0);
+        room.put(PIECE_HEADER, bytes);
+        let new = Piece {
+            location: room.location(),
+            len: bytes.len(),
+        };
+        let mut locked = self.index.lock(&self.heap, hash);
+        // The owner itself may have moved; a copy that is still being made takes its table under this lock.
+        let moved = locked.find_by(owns).is_some_and(|entry| {
+            self.heap
+                .header(self.heap.segment_of(new.location))
+                .raise_deadline(entry.item.deadline());
+            locked.change_in_place(|| entry.item.replace_piece(old, new))
+        });
+        drop(locked);
+        if moved {
+            *kept += len;
+            segment.dead.fetch_add(len, Ordering::Relaxed);
+        } else {
+            self.count_dead(new.location, piece.len());
+        }
+    }
+}
+
+/// Why an item of this frequency has to go, if `mercy` says so.
+fn refused(mercy: Mercy, frequency: u16, kept: u32, segment: &SegmentHeader) -> Option<Cause> {
+    match mercy {
+        Mercy::All => None,
+        Mercy::Often(cause) => {
+            let stays = frequency > 0 && kept <= segment.used() / 4 * KEEP_QUARTERS;
+            (!stays).then_some(cause)
+        }
+    }
+}
+
+/// Writes a copy of `item` with another header.
+pub(crate) fn copy_item<'a>(room: crate::item::Room<'a>, header: &Header, item: ItemRef<'_>) -> ItemRef<'a> {
+    if item.is_chained() {
+        let pieces: Vec<Piece> = item.pieces().collect();
+        room.write_chained(header, item.key(), item.value_len(), &pieces)
+    } else {
+        room.write(header, item.key(), &[item.inline_value()])
+    }
+}
+
+/// The shape of `item`'s value.
+pub(crate) fn value_shape(item: ItemRef<'_>) -> ValueShape {
+    if item.is_chained() {
+        ValueShape::Chained {
+            len: item.value_len(),
+            pieces: item.pieces().count(),
+        }
+    } else {
+        ValueShape::Inline(item.value_len())
+    }
+}
+
+/// The bucket an item belongs to by its remaining life.
+pub(crate) fn bucket_of(deadline: u32, turn: &Turn<'_>) -> usize {
+    bucket(deadline, turn.tick)
+}

@@ -1,0 +1,351 @@
+//! The heap: equal segments, a header for each, and the addresses in between.
+//!
+//! Everything lies in one mapping: segment headers, two index extents, the heap. Items are appended to open segments;
+//! what a segment's life looks like is told in `pool.rs`.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use scrubjay_io::memory::Memory;
+
+use crate::item::{ItemRef, Room};
+use crate::line::{Line, Location};
+
+/// Lines in a page of the index.
+pub(crate) const PAGE_LINES: usize = 64;
+
+/// Bytes of a page of the index.
+pub(crate) const PAGE_SIZE: usize = PAGE_LINES * size_of::<Line>();
+
+/// Bytes at the start of each segment that hold no item, so that no item has location 0.
+pub(crate) const SEGMENT_START: u32 = 16;
+
+/// Number of a segment in the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SegmentId(pub(crate) u32);
+
+/// Free -> Open -> Sealed -> Draining -> Retired -> Free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum SegmentState {
+    /// In no use; its pages may be given back.
+    Free = 0,
+    /// Takes new items.
+    Open = 1,
+    /// Full or closed; no new items.
+    Sealed = 2,
+    /// Being emptied by the reclaimer.
+    Draining = 3,
+    /// No slot points in; waits for readers and pins.
+    Retired = 4,
+}
+
+/// What is known of one segment.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct SegmentHeader {
+    /// Written by the pool and the reclaimer under their locks.
+    state: AtomicU32,
+    /// Raised by appenders, past the segment's size once it is closed.
+    write_offset: AtomicU32,
+    /// Bytes in use; written once, by whoever closed the segment, 0 while open.
+    end: AtomicU32,
+    /// Bytes of items that died here, raised by whoever removed them.
+    pub(crate) dead: AtomicU32,
+    /// Latest deadline in ticks of any item appended or touched here; raised before the item's deadline is set.
+    max_deadline: AtomicU32,
+    /// Replies that still send from here.
+    pub(crate) pins: AtomicU32,
+    /// Unfinished uploads with pieces here; the segment is not emptied meanwhile.
+    pub(crate) uploads: AtomicU32,
+    /// Which life of the segment this is; global and never reused.
+    pub(crate) incarnation: AtomicU64,
+    /// Order in which segments were sealed.
+    pub(crate) sealed_order: AtomicU64,
+    /// Epoch that must have passed before a retired segment is free.
+    pub(crate) retired_epoch: AtomicU64,
+}
+
+const _: () = assert!(size_of::<SegmentHeader>() == 128);
+
+impl SegmentHeader {
+    pub(crate) fn state(&self) -> SegmentState {
+        match self.state.load(Ordering::Acquire) {
+            1 => SegmentState::Open,
+            2 => SegmentState::Sealed,
+            3 => SegmentState::Draining,
+            4 => SegmentState::Retired,
+            _ => SegmentState::Free,
+        }
+    }
+
+    pub(crate) fn set_state(&self, state: SegmentState) {
+        self.state.store(state as u32, Ordering::Release);
+    }
+
+    /// Bytes of items in it, live and dead.
+    pub(crate) fn used(&self) -> u32 {
+        match self.end.load(Ordering::Acquire) {
+            0 => self.write_offset.load(Ordering::Relaxed) - SEGMENT_START,
+            end => end - SEGMENT_START,
+        }
+    }
+
+    /// Bytes of live items, the expired that still have a slot among them.
+    pub(crate) fn live(&self) -> u32 {
+        self.used().saturating_sub(self.dead.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn max_deadline(&self) -> u32 {
+        self.max_deadline.load(Ordering::Acquire)
+    }
+
+    /// Makes sure that the segment is kept at least until `deadline`; call before an item gets that deadline.
+    pub(crate) fn raise_deadline(&self, deadline: u32) {
+        if self.max_deadline.load(Ordering::Relaxed) < deadline {
+            self.max_deadline.fetch_max(deadline, Ordering::AcqRel);
+        }
+    }
+
+    /// Starts a new life.
+    pub(crate) fn open(&self, incarnation: u64) {
+        self.write_offset.store(SEGMENT_START, Ordering::Relaxed);
+        self.end.store(0, Ordering::Relaxed);
+        self.dead.store(0, Ordering::Relaxed);
+        self.max_deadline.store(0, Ordering::Relaxed);
+        self.incarnation.store(incarnation, Ordering::Relaxed);
+        self.set_state(SegmentState::Open);
+    }
+}
+
+/// How an append went.
+pub(crate) enum Append<'a> {
+    /// These bytes are the caller's.
+    Room(Room<'a>),
+    /// Does not fit, and the caller is the one who closed the segment: it seals it.
+    Closed,
+    /// Does not fit; somebody else closed the segment.
+    Full,
+}
+
+/// The mapping and its geometry.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    memory: Memory,
+    headers: *const SegmentHeader,
+    extents: [*const Line; 2],
+    base: *mut u8,
+    base_offset: usize,
+    segment_shift: u32,
+    unit_shift: u32,
+    segments_max: u32,
+    pages_max: usize,
+}
+
+// SAFETY: the pointers lead into `memory`, which lives as long as the heap; what they lead to is atomics, or item bytes
+// under the rules of `item.rs`.
+unsafe impl Send for Heap {}
+// SAFETY: as above.
+unsafe impl Sync for Heap {}
+
+impl Heap {
+    /// Reserves address space for `segments_max` segments of `1 << segment_shift` bytes and two index extents of
+    /// `pages_max` pages. Untouched pages take no memory.
+    pub(crate) fn reserve(segment_shift: u32, segments_max: u32, pages_max: usize) -> std::io::Result<Heap> {
+        let headers_len = (segments_max as usize * size_of::<SegmentHeader>()).next_multiple_of(PAGE_SIZE);
+        let extent_len = pages_max * PAGE_SIZE;
+        // Huge pages start at their size.
+        let base_offset = (headers_len + 2 * extent_len).next_multiple_of(2 << 20);
+        let memory = Memory::reserve(base_offset + ((segments_max as usize) << segment_shift))?;
+        let start = memory.as_ptr();
+        let heap_bits = segment_shift + u32::BITS - segments_max.leading_zeros();
+        let unit_shift = heap_bits.saturating_sub(Location::BITS).max(2);
+        // SAFETY: the offsets are inside the mapping's length.
+        let at = |offset: usize| unsafe { start.add(offset) };
+        Ok(Heap {
+            headers: at(0).cast(),
+            extents: [at(headers_len).cast(), at(headers_len + extent_len).cast()],
+            base: at(base_offset),
+            base_offset,
+            segment_shift,
+            unit_shift,
+            segments_max,
+            pages_max,
+            memory,
+        })
+    }
+
+    pub(crate) fn segment_size(&self) -> usize {
+        1 << self.segment_shift
+    }
+
+    pub(crate) fn segments_max(&self) -> u32 {
+        self.segments_max
+    }
+
+    pub(crate) fn pages_max(&self) -> usize {
+        self.pages_max
+    }
+
+    /// Bytes that an item of `len` bytes takes.
+    pub(crate) fn aligned(&self, len: usize) -> usize {
+        len.next_multiple_of(1 << self.unit_shift)
+    }
+
+    pub(crate) fn header(&self, segment: SegmentId) -> &SegmentHeader {
+        assert!(
+            segment.0 < self.segments_max,
+            "segment {} of {}",
+            segment.0,
+            self.segments_max
+        );
+        // SAFETY: inside the header array by the assertion; headers are atomics in zero-filled memory.
+        unsafe { &*self.headers.add(segment.0 as usize) }
+    }
+
+    /// A page of extent `extent`.
+    #[inline]
+    pub(crate) fn page(&self, extent: usize, page: usize) -> &[Line; PAGE_LINES] {
+        assert!(page < self.pages_max, "page {page} of {}", self.pages_max);
+        // SAFETY: inside the extent by the assertion; lines are atomics in zero-filled memory.
+        unsafe { &*self.extents[extent].add(page * PAGE_LINES).cast() }
+    }
+
+    /// Gives the memory of pages `first..last` of an extent back; they read as empty lines after.
+    pub(crate) fn punch_pages(&self, extent: usize, first: usize, last: usize) {
+        // SAFETY: both pointers lead into the mapping.
+        let extent_offset = unsafe {
+            self.extents[extent]
+                .cast::<u8>()
+                .offset_from(self.memory.as_ptr())
+        };
+        self.memory.punch(
+            extent_offset as usize + first * PAGE_SIZE,
+            (last - first) * PAGE_SIZE,
+        );
+    }
+
+    /// Gives a free segment's memory back.
+    pub(crate) fn punch_segment(&self, segment: SegmentId) {
+        self.memory.punch(
+            self.base_offset + ((segment.0 as usize) << self.segment_shift),
+            self.segment_size(),
+        );
+    }
+
+    /// Locks a segment's memory into RAM; the operating system's limit may forbid it.
+    pub(crate) fn lock_segment(&self, segment: SegmentId) -> std::io::Result<()> {
+        self.memory.lock(
+            self.base_offset + ((segment.0 as usize) << self.segment_shift),
+            self.segment_size(),
+        )
+    }
+
+    /// Asks for huge pages under the whole mapping.
+    pub(crate) fn advise_huge(&self) -> std::io::Result<()> {
+        self.memory.advise_huge(0, self.memory.len())
+    }
+
+    pub(crate) fn segment_of(&self, location: Location) -> SegmentId {
+        SegmentId((location.units() >> (self.segment_shift - self.unit_shift)) as u32)
+    }
+
+    pub(crate) fn location(&self, segment: SegmentId, offset: u32) -> Location {
+        let bytes = (u64::from(segment.0) << self.segment_shift) + u64::from(offset);
+        Location::from_units(bytes >> self.unit_shift)
+    }
+
+    /// Reads the item at `location`, which came from a validated slot, a piece table or a walk in this worker's turn:
+    /// so it was published, and its segment is not recycled before the turn ends.
+    #[inline]
+    pub(crate) fn item(&self, location: Location) -> ItemRef<'_> {
+        let offset = (location.units() as usize) << self.unit_shift;
+        assert!(
+            offset < (self.segments_max as usize) << self.segment_shift,
+            "location outside the heap"
+        );
+        // SAFETY: inside the heap by the assertion; 1 and 2 by the caller's duty above.
+        unsafe { ItemRef::new(self.base.add(offset)) }
+    }
+
+    /// Hints the processor to fetch the item's first line.
+    #[inline]
+    pub(crate) fn prefetch(&self, location: Location) {
+        let offset = (location.units() as usize) << self.unit_shift;
+        prefetch(self.base.wrapping_add(offset));
+    }
+
+    /// Hints the processor to fetch a line of the index.
+    #[inline]
+    pub(crate) fn prefetch_line(&self, line: &Line) {
+        prefetch(std::ptr::from_ref(line).cast());
+    }
+
+    /// Reserves `len` bytes (aligned here) at the end of an open segment.
+    #[inline]
+    pub(crate) fn append(&self, segment: SegmentId, len: usize) -> Append<'_> {
+        let size = self.segment_size() as u32;
+        let len = self.aligned(len) as u32;
+        debug_assert!(len <= size - SEGMENT_START);
+        let header = self.header(segment);
+        let at = header.write_offset.fetch_add(len, Ordering::Relaxed);
+        if at > size {
+            return Append::Full;
+        }
+        if at + len > size {
+            header.end.store(at, Ordering::Release);
+            // Whoever finds the offset at or below the size closes; from now on nobody does.
+            header.write_offset.store(size + 1, Ordering::Relaxed);
+            return Append::Closed;
+        }
+        // SAFETY: the fetch_add gave this range to this caller alone; inside the segment by the comparison.
+        Append::Room(unsafe {
+            let offset = ((segment.0 as usize) << self.segment_shift) + at as usize;
+            Room::new(self.base.add(offset), len as usize, self.location(segment, at))
+        })
+    }
+
+    /// Takes what is left at the end of an open segment, at most `len` and at least `min` bytes.
+    pub(crate) fn append_up_to(&self, segment: SegmentId, min: usize, len: usize) -> Append<'_> {
+        let left = (self.segment_size() as u32)
+            .saturating_sub(self.header(segment).write_offset.load(Ordering::Relaxed));
+        self.append(segment, (left as usize).clamp(min, len))
+    }
+
+    /// Closes an open segment that is not full; whether the caller is the one who did.
+    pub(crate) fn close(&self, segment: SegmentId) -> bool {
+        let size = self.segment_size() as u32;
+        let header = self.header(segment);
+        let at = header.write_offset.fetch_add(size + 1, Ordering::Relaxed);
+        if at > size {
+            return false;
+        }
+        header.end.store(at, Ordering::Release);
+        true
+    }
+
+    /// The locations of all items and pieces in a sealed segment, in order, live and dead.
+    pub(crate) fn walk(&self, segment: SegmentId) -> impl Iterator<Item = (Location, ItemRef<'_>)> {
+        let end = self.header(segment).used() + SEGMENT_START;
+        let mut offset = SEGMENT_START;
+        std::iter::from_fn(move || {
+            if offset >= end {
+                return None;
+            }
+            let location = self.location(segment, offset);
+            let item = self.item(location);
+            offset += self.aligned(item.len()) as u32;
+            Some((location, item))
+        })
+    }
+}
+
+#[inline]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing that the program can see and faults on no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}

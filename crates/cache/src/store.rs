@@ -1,0 +1,601 @@
+//! Storing: set and its family, append and prepend, arithmetic.
+//!
+//! A new item is written completely, outside any lock, and then published: one lock covers the test of the conditions
+//! and the store into the slot, so that of two racing adds, replaces or cas exactly one wins.
+
+use crate::api::{
+    Arith, ArithOutcome, Body, Delete, DeleteOutcome, PinnedSlice, Refusal, Store, StoreMode, StoreOutcome,
+};
+use crate::expiry::{bucket, ttl_secs};
+use crate::index::{KeyHash, Locked};
+use crate::item::{Header, ItemRef, ValueShape};
+use crate::line::Location;
+use crate::number::parse_stored;
+use crate::tally::Cause;
+use crate::upload::{PieceList, Upload};
+use crate::value::Value;
+use crate::worker::Worker;
+
+/// Times a full page is moved to a larger table before an item of its line has to make room.
+const RELIEF_ATTEMPTS: u32 = 2;
+
+/// An item written but not published yet.
+struct Draft<'a> {
+    item: ItemRef<'a>,
+    location: Location,
+    /// The pieces of a chained value; giving the list up marks them dead.
+    pieces: Option<PieceList>,
+}
+
+/// What the old item, if any, means for a store.
+enum Decision {
+    Publish,
+    /// `ms I` with an older number: the new item takes over exptime and win and is stale.
+    PublishStale,
+    Answer(StoreOutcome),
+}
+
+fn decide(store: &Conditions, old: Option<&Header>) -> Decision {
+    let Some(old) = old else {
+        return match store.mode {
+            StoreMode::Set if store.compare_cas.is_some() => Decision::Answer(StoreOutcome::NotFound),
+            StoreMode::Set | StoreMode::Add => Decision::Publish,
+            StoreMode::Append | StoreMode::Prepend if store.vivify => Decision::Publish,
+            StoreMode::Replace | StoreMode::Append | StoreMode::Prepend => {
+                Decision::Answer(StoreOutcome::NotStored)
+            }
+        };
+    };
+    let old_cas = old.cas.unwrap_or(0);
+    let mismatch = store.compare_cas.is_some_and(|cas| cas != old_cas);
+    match store.mode {
+        StoreMode::Add => Decision::Answer(StoreOutcome::NotStored),
+        StoreMode::Set
+            if mismatch && store.invalidate && store.compare_cas.is_some_and(|cas| cas < old_cas) =>
+        {
+            Decision::PublishStale
+        }
+        StoreMode::Set | StoreMode::Append | StoreMode::Prepend if mismatch => {
+            Decision::Answer(StoreOutcome::Exists)
+        }
+        StoreMode::Set | StoreMode::Replace | StoreMode::Append | StoreMode::Prepend => Decision::Publish,
+    }
+}
+
+/// The part of a [`Store`] that is tested against the old item.
+#[derive(Clone, Copy, Debug)]
+struct Conditions {
+    mode: StoreMode,
+    compare_cas: Option<u64>,
+    invalidate: bool,
+    vivify: bool,
+}
+
+impl Conditions {
+    /// Whether the outcome can depend on the old item.
+    fn any(&self) -> bool {
+        self.mode != StoreMode::Set || self.compare_cas.is_some()
+    }
+}
+
+impl Worker {
+    /// Stores, per `store`'s mode and conditions. Cost: one copy of the value, one line's lock.
+    pub fn store(&mut self, store: Store<'_>) -> StoreOutcome {
+        let outcome = match store.mode {
+            StoreMode::Append | StoreMode::Prepend => self.join(store),
+            StoreMode::Set | StoreMode::Add | StoreMode::Replace => self.store_new(store, false),
+        };
+        self.note_stored();
+        outcome
+    }
+
+    /// As [`Worker::store`], with the lease already given to this caller.
+    pub(crate) fn store_won(&self, store: Store<'_>) -> StoreOutcome {
+        let outcome = self.store_new(store, true);
+        self.note_stored();
+        outcome
+    }
+
+    fn new_header(&self, deadline: u32, flags: u32, new_cas: Option<u64>) -> Header {
+        Header {
+            deadline,
+            deadline_word: false,
+            cas: self.member.cache().next_cas(new_cas),
+            flags,
+            key_is_binary: false,
+            stale: false,
+            win: false,
+            fetched: false,
+            last_access: self.turn().secs,
+        }
+    }
+
+    fn store_new(&self, store: Store<'_>, win: bool) -> StoreOutcome {
+        let Store {
+            key,
+            mode,
+            compare_cas,
+            invalidate,
+            ..
+        } = store;
+        let conditions = Conditions {
+            mode,
+            compare_cas,
+            invalidate,
+            vivify: false,
+        };
+        let value_len = match &store.value {
+            Body::Bytes(bytes) => bytes.len(),
+            Body::Upload(upload) => upload.value_len(),
+        };
+        let cache = self.member.cache();
+        if !cache.fits(key.len(), store.flags, value_len) {
+            return StoreOutcome::Refused(Refusal::TooLarge);
+        }
+        let hash = cache.index.hash(key);
+        cache.index.prefetch(&cache.heap, hash);
+        if conditions.any()
+            && let Decision::Answer(outcome) =
+                decide(&conditions, self.look(hash, key).map(|(_, old)| old).as_ref())
+        {
+            return outcome;
+        }
+        let deadline = self.deadline(store.exptime);
+        let header = Header {
+            // It may have to take over the old item's deadline.
+            deadline_word: invalidate,
+            key_is_binary: store.key_is_binary,
+            win,
+            ..self.new_header(deadline, store.flags, store.new_cas)
+        };
+        let draft = match self.draft(hash, key, &header, store.value) {
+            Ok(draft) => draft,
+            Err(why) => return StoreOutcome::Refused(why),
+        };
+        let locked = self.lock_with_room(hash);
+        let old = self.live_entry(&locked, key);
+        match decide(
+            &conditions,
+            old.as_ref().map(|entry| entry.item.header()).as_ref(),
+        ) {
+            Decision::Publish => {}
+            Decision::Answer(outcome) => {
+                drop(locked);
+                self.discard(draft);
+                return outcome;
+            }
+            Decision::PublishStale => {
+                // The draft takes over what the old item says now; the deadline's word was provided for.
+                let old = old.expect("decided by it").item.header();
+                let fits = draft.item.set_deadline(old.deadline);
+                debug_assert!(fits, "drafted with a deadline");
+                draft.item.set_lease(true, old.win);
+                cache.raise_deadlines(draft.location, draft.item, old.deadline);
+            }
+        }
+        self.publish(locked, key, draft);
+        StoreOutcome::Stored {
+            cas: header.cas.unwrap_or(0),
+            value_len,
+        }
+    }
+
+    /// Writes the item that `header`, `key` and `value` make.
+    fn draft(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        header: &Header,
+        value: Body<'_>,
+    ) -> Result<Draft<'_>, Refusal> {
+        match value {
+            Body::Bytes(bytes) => self.draft_bytes(hash, key, header, &[bytes]),
+            Body::Upload(upload) => {
+                assert_eq!(upload.missing(), 0, "an upload is stored when it is complete");
+                match upload.finish()? {
+                    Ok(bytes) => self.draft_bytes(hash, key, header, &[&bytes]),
+                    Err(pieces) => self.draft_chained(hash, key, header, pieces),
+                }
+            }
+        }
+    }
+
+    /// As `draft`; the value is the concatenation of `parts`, which must not be in unpinned segments.
+    fn draft_bytes(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        header: &Header,
+        parts: &[&[u8]],
+    ) -> Result<Draft<'_>, Refusal> {
+        let cache = self.member.cache();
+        let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        if len > cache.inline_value_max() {
+            let pieces = PieceList::copy_of(&self.member, &self.turn(), parts, header.deadline)?;
+            return self.draft_chained(hash, key, header, pieces);
+        }
+        let turn = self.turn();
+        let item_len = header.item_len(key.len(), ValueShape::Inline(len));
+        let room = cache.reserve(
+            &turn,
+            bucket(header.deadline, turn.tick),
+            item_len,
+            header.deadline,
+        )?;
+        let location = room.location();
+        Ok(Draft {
+            item: room.write(header, key, parts),
+            location,
+            pieces: None,
+        })
+    }
+
+    fn draft_chained(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        header: &Header,
+        pieces: PieceList,
+    ) -> Result<Draft<'_>, Refusal> {
+        let cache = self.member.cache();
+        let turn = self.turn();
+        let shape = ValueShape::Chained {
+            len: pieces.value_len(),
+            pieces: pieces.pieces().len(),
+        };
+        let item_len = header.item_len(key.len(), shape);
+        let room = cache.reserve(
+            &turn,
+            bucket(header.deadline, turn.tick),
+            item_len,
+            header.deadline,
+        )?;
+        let location = room.location();
+        pieces.belong_to(hash, header.deadline);
+        let item = room.write_chained(header, key, pieces.value_len(), pieces.pieces());
+        Ok(Draft {
+            item,
+            location,
+            pieces: Some(pieces),
+        })
+    }
+
+    /// The draft is not wanted: its bytes are dead.
+    fn discard(&self, draft: Draft<'_>) {
+        self.member.cache().count_dead(draft.location, draft.item.len());
+    }
+
+    /// Locks the key's line; if its page is full, the index grows there first.
+    fn lock_with_room(&self, hash: KeyHash) -> Locked<'_> {
+        let cache = self.member.cache();
+        let mut attempts = 0;
+        loop {
+            let locked = cache.index.lock(&cache.heap, hash);
+            if locked.has_room() || attempts == RELIEF_ATTEMPTS {
+                return locked;
+            }
+            drop(locked);
+            attempts += 1;
+            cache.relieve_index(&self.turn(), hash);
+        }
+    }
+
+    /// Points the key's slot at the draft. Releases the line's lock.
+    fn publish(&self, mut locked: Locked<'_>, key: &[u8], draft: Draft<'_>) {
+        let cache = self.member.cache();
+        let turn = self.turn();
+        // An expired or flushed item may still have the slot.
+        let old = locked.find(key);
+        let death = old
+            .as_ref()
+            .and_then(|old| cache.death(old.location, old.item.deadline(), turn.tick));
+        let pushed_out = match &old {
+            Some(old) => {
+                locked.replace(old, draft.location, old.frequency);
+                None
+            }
+            None => locked.insert(draft.location),
+        };
+        drop(locked);
+        if let Some(pieces) = draft.pieces {
+            pieces.keep();
+        }
+        turn.tally.created.add(1);
+        if let Some(old) = old {
+            cache.bury(
+                turn.tally,
+                old.location,
+                old.item,
+                death.unwrap_or(Cause::Replaced),
+            );
+        }
+        if let Some(victim) = pushed_out {
+            cache.bury(turn.tally, victim.location, victim.item, Cause::Evicted);
+        }
+    }
+
+    /// Append and prepend: the old value is read, the joined one written beside it and published if nothing changed in
+    /// between, else all over. Each retry means that another writer of this very key succeeded.
+    fn join(&self, store: Store<'_>) -> StoreOutcome {
+        let conditions = Conditions {
+            mode: store.mode,
+            compare_cas: store.compare_cas,
+            invalidate: false,
+            vivify: store.vivify.is_some(),
+        };
+        let addition = match store.value {
+            Body::Bytes(bytes) => Addition::Bytes(bytes),
+            Body::Upload(upload) => {
+                assert_eq!(upload.missing(), 0, "an upload is stored when it is complete");
+                match upload.finish() {
+                    Ok(Ok(bytes)) => Addition::Owned(bytes),
+                    Ok(Err(pieces)) => Addition::Pieces(pieces),
+                    Err(why) => return StoreOutcome::Refused(why),
+                }
+            }
+        };
+        let hash = self.member.cache().index.hash(store.key);
+        loop {
+            let old = self.look(hash, store.key);
+            if let Decision::Answer(outcome) = decide(&conditions, old.as_ref().map(|(_, old)| old)) {
+                return outcome;
+            }
+            let Some((found, old)) = old else {
+                let header = Header {
+                    key_is_binary: store.key_is_binary,
+                    ..self.new_header(
+                        self.deadline(store.vivify.unwrap_or_default()),
+                        store.flags,
+                        store.new_cas,
+                    )
+                };
+                match self.write_joined(hash, store.key, &header, None, &addition.slices()) {
+                    Joined::Done(outcome) => return outcome,
+                    Joined::Changed => continue,
+                }
+            };
+            let header = Header {
+                cas: self.member.cache().next_cas(store.new_cas),
+                fetched: false,
+                stale: false,
+                win: false,
+                last_access: self.turn().secs,
+                ..old
+            };
+            // Pinned, so that the old bytes stay while memory for the new ones is found.
+            let location = found.location;
+            let old_value: Vec<PinnedSlice> = Value {
+                item: found.item,
+                location,
+                member: &self.member,
+            }
+            .pins()
+            .collect();
+            let mut parts: Vec<&[u8]> = old_value.iter().map(AsRef::as_ref).collect();
+            let added = addition.slices();
+            if store.mode == StoreMode::Append {
+                parts.extend(added);
+            } else {
+                parts.splice(0..0, added);
+            }
+            match self.write_joined(hash, store.key, &header, Some((location, old)), &parts) {
+                Joined::Done(outcome) => return outcome,
+                Joined::Changed => {}
+            }
+        }
+    }
+
+    fn write_joined(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        header: &Header,
+        expected: Option<(Location, Header)>,
+        parts: &[&[u8]],
+    ) -> Joined {
+        let cache = self.member.cache();
+        let value_len = parts.iter().map(|part| part.len()).sum();
+        if !cache.fits(key.len(), header.flags, value_len) {
+            return Joined::Done(StoreOutcome::Refused(Refusal::TooLarge));
+        }
+        let draft = match self.draft_bytes(hash, key, header, parts) {
+            Ok(draft) => draft,
+            Err(why) => return Joined::Done(StoreOutcome::Refused(why)),
+        };
+        if self.publish_if(hash, key, draft, expected) {
+            Joined::Done(StoreOutcome::Stored {
+                cas: header.cas.unwrap_or(0),
+                value_len,
+            })
+        } else {
+            Joined::Changed
+        }
+    }
+
+    /// Publishes the draft if the key's item is still the one at `expected` with the same deadline, CAS number and lease
+    /// (or still absent); else gives the draft up.
+    fn publish_if(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        draft: Draft<'_>,
+        expected: Option<(Location, Header)>,
+    ) -> bool {
+        let locked = self.lock_with_room(hash);
+        let same = match (self.live_entry(&locked, key), &expected) {
+            (None, None) => true,
+            (Some(entry), Some((location, header))) => {
+                entry.location == *location && entry.item.header().same_words(header)
+            }
+            _ => false,
+        };
+        if same {
+            self.publish(locked, key, draft);
+        } else {
+            drop(locked);
+            self.discard(draft);
+        }
+        same
+    }
+
+    /// Adds to or subtracts from a decimal value. A shorter result is padded with spaces to the old length, as memcached
+    /// does; a longer one is a new item without the lease state.
+    pub fn arith(&mut self, arith: &Arith<'_>) -> ArithOutcome {
+        let hash = self.member.cache().index.hash(arith.key);
+        let outcome = loop {
+            let Some((found, old)) = self.look(hash, arith.key) else {
+                match self.arith_initial(arith) {
+                    Some(outcome) => break outcome,
+                    None => continue,
+                }
+            };
+            let (location, old_len) = (found.location, found.item.value_len());
+            // memcached's order: no number can be that long, then the CAS number, then the digits.
+            let number = if found.item.is_chained() {
+                None
+            } else {
+                parse_stored(found.item.inline_value())
+            };
+            if old_len == 0 || found.item.is_chained() {
+                break ArithOutcome::NonNumeric;
+            }
+            if arith.compare_cas.is_some_and(|cas| cas != old.cas.unwrap_or(0)) {
+                break ArithOutcome::Exists;
+            }
+            let Some(number) = number else {
+                break ArithOutcome::NonNumeric;
+            };
+            let number = if arith.decrement {
+                number.saturating_sub(arith.delta)
+            } else {
+                number.wrapping_add(arith.delta)
+            };
+            let mut digits = number.to_string().into_bytes();
+            let grew = digits.len() > old_len;
+            digits.resize(digits.len().max(old_len), b' ');
+            let deadline = arith.touch.map_or(old.deadline, |exptime| self.deadline(exptime));
+            let header = Header {
+                deadline,
+                cas: self.member.cache().next_cas(arith.new_cas),
+                stale: old.stale && !grew,
+                win: old.win && !grew,
+                fetched: old.fetched && !grew,
+                last_access: self.turn().secs,
+                ..old
+            };
+            match self.write_joined(hash, arith.key, &header, Some((location, old)), &[&digits]) {
+                Joined::Changed => {}
+                Joined::Done(StoreOutcome::Stored { cas, .. }) => {
+                    break ArithOutcome::Value {
+                        number,
+                        cas,
+                        ttl: ttl_secs(deadline, self.turn().tick),
+                        created: false,
+                    };
+                }
+                Joined::Done(_) => break ArithOutcome::NoMemory,
+            }
+        };
+        self.note_stored();
+        outcome
+    }
+
+    /// Creates the counter if `arith` says so. `None`: somebody else created it in between.
+    fn arith_initial(&self, arith: &Arith<'_>) -> Option<ArithOutcome> {
+        let Some((number, exptime)) = arith.initial else {
+            return Some(ArithOutcome::NotFound);
+        };
+        let digits = number.to_string();
+        let outcome = self.store_new(
+            Store {
+                key: arith.key,
+                key_is_binary: arith.key_is_binary,
+                mode: StoreMode::Add,
+                flags: 0,
+                exptime,
+                value: Body::Bytes(digits.as_bytes()),
+                compare_cas: None,
+                invalidate: false,
+                new_cas: arith.new_cas,
+                vivify: None,
+            },
+            false,
+        );
+        match outcome {
+            StoreOutcome::Stored { cas, .. } => {
+                let ttl = ttl_secs(self.deadline(exptime), self.turn().tick);
+                Some(ArithOutcome::Value {
+                    number,
+                    cas,
+                    ttl,
+                    created: true,
+                })
+            }
+            StoreOutcome::NotStored => None,
+            _ => Some(ArithOutcome::NoMemory),
+        }
+    }
+
+    /// `md x`: an empty item without client flags takes the old one's place; with `I` it is stale and has a new number.
+    pub(crate) fn drop_value(&self, delete: &Delete<'_>, hash: KeyHash) -> DeleteOutcome {
+        loop {
+            let Some((found, old)) = self.look(hash, delete.key) else {
+                return DeleteOutcome::NotFound;
+            };
+            let location = found.location;
+            if delete.compare_cas.is_some_and(|cas| cas != old.cas.unwrap_or(0)) {
+                return DeleteOutcome::Exists;
+            }
+            let new_number = delete.invalidate || delete.new_cas.is_some();
+            let header = Header {
+                deadline: delete
+                    .touch
+                    .map_or(old.deadline, |exptime| self.deadline(exptime)),
+                cas: if new_number {
+                    self.member.cache().next_cas(delete.new_cas)
+                } else {
+                    old.cas
+                },
+                flags: 0,
+                stale: old.stale || delete.invalidate,
+                win: old.win && !delete.invalidate,
+                ..old
+            };
+            match self.write_joined(hash, delete.key, &header, Some((location, old)), &[]) {
+                Joined::Changed => {}
+                Joined::Done(StoreOutcome::Stored { .. }) => return DeleteOutcome::Deleted,
+                Joined::Done(_) => return DeleteOutcome::NoMemory,
+            }
+        }
+    }
+
+    /// Starts to receive a value of `value_len` bytes that will be stored with `exptime`; memory is taken as bytes arrive.
+    pub fn begin_upload(&mut self, value_len: usize, exptime: i64) -> Upload {
+        let deadline = self.deadline(exptime);
+        Upload::new(&self.member, value_len, deadline, self.now)
+    }
+}
+
+/// What is appended or prepended.
+enum Addition<'a> {
+    Bytes(&'a [u8]),
+    Owned(Vec<u8>),
+    Pieces(PieceList),
+}
+
+impl Addition<'_> {
+    fn slices(&self) -> Vec<&[u8]> {
+        match self {
+            Addition::Bytes(bytes) => vec![bytes],
+            Addition::Owned(bytes) => vec![bytes],
+            Addition::Pieces(pieces) => pieces.slices().collect(),
+        }
+    }
+}
+
+/// How an optimistic store ended.
+enum Joined {
+    Done(StoreOutcome),
+    /// Somebody else changed the item in between.
+    Changed,
+}

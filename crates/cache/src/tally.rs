@@ -1,0 +1,77 @@
+//! Counts, one set per worker, written by that worker only and added up on request.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::api::{Counters, Removals};
+
+/// Why an item left the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Expired,
+    Evicted,
+    Replaced,
+    Deleted,
+    Flushed,
+    TooLarge,
+    NoMemory,
+    LimitLowered,
+}
+
+/// One worker's counts.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) created: Count,
+    removed: [Count; 8],
+    pub(crate) evicted_unfetched: Count,
+    pub(crate) expired_unfetched: Count,
+    pub(crate) relocated_bytes: Count,
+    pub(crate) segments_reclaimed: Count,
+    pub(crate) evictions_beyond_bound: Count,
+}
+
+/// A number with one writer: raising it is a load and a store, not a locked instruction.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(crate) fn add(&self, by: u64) {
+        self.0
+            .store(self.0.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Tally {
+    pub(crate) fn removed(&self, cause: Cause) -> &Count {
+        &self.removed[cause as usize]
+    }
+
+    /// Items this worker created less items it removed; only the sum over workers means something.
+    pub(crate) fn balance(&self) -> i64 {
+        self.created.get() as i64 - self.removed.iter().map(|count| count.get() as i64).sum::<i64>()
+    }
+
+    pub(crate) fn add_to(&self, sum: &mut Counters) {
+        let removed = |cause| self.removed(cause).get();
+        sum.created += self.created.get();
+        sum.removed = Removals {
+            expired: sum.removed.expired + removed(Cause::Expired),
+            evicted: sum.removed.evicted + removed(Cause::Evicted),
+            replaced: sum.removed.replaced + removed(Cause::Replaced),
+            deleted: sum.removed.deleted + removed(Cause::Deleted),
+            flushed: sum.removed.flushed + removed(Cause::Flushed),
+            too_large: sum.removed.too_large + removed(Cause::TooLarge),
+            no_memory: sum.removed.no_memory + removed(Cause::NoMemory),
+            limit_lowered: sum.removed.limit_lowered + removed(Cause::LimitLowered),
+        };
+        sum.evicted_unfetched += self.evicted_unfetched.get();
+        sum.expired_unfetched += self.expired_unfetched.get();
+        sum.relocated_bytes += self.relocated_bytes.get();
+        sum.segments_reclaimed += self.segments_reclaimed.get();
+        sum.evictions_beyond_bound += self.evictions_beyond_bound.get();
+    }
+}

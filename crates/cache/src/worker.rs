@@ -1,0 +1,478 @@
+//! One thread's way into the cache: look-ups and changes in place. Storing is in `store.rs`.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use scrubjay_base::time::Now;
+
+use crate::api::Body;
+use crate::api::{Delete, DeleteOutcome, Get, Hit, Refusal, Store, StoreMode, StoreOutcome, Win, admits};
+use crate::cache::Cache;
+use crate::expiry::{deadline, ttl_secs};
+use crate::index::{Entry, Found, KeyHash, Locked};
+use crate::item::{Header, ItemRef, NEVER};
+use crate::line::Location;
+use crate::tally::{Cause, Tally};
+use crate::value::Value;
+
+/// A registered worker, shared with the pins that outlive its turns.
+#[derive(Debug)]
+pub(crate) struct Member {
+    cache: Arc<Cache>,
+    pub(crate) index: usize,
+}
+
+impl Member {
+    pub(crate) fn new(cache: Arc<Cache>, index: usize) -> Arc<Member> {
+        Arc::new(Member { cache, index })
+    }
+
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+}
+
+/// What every operation of a turn needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn<'a> {
+    pub(crate) member: usize,
+    pub(crate) tick: u32,
+    pub(crate) secs: u32,
+    pub(crate) tally: &'a Tally,
+}
+
+/// One thread's way into the cache. Operations act at the time given to the last [`Worker::begin_turn`].
+#[derive(Debug)]
+pub struct Worker {
+    pub(crate) member: Arc<Member>,
+    pub(crate) now: Now,
+    secs: u32,
+    random: Cell<u64>,
+    /// Items stored since this worker last looked whether the index should grow.
+    stored: Cell<u32>,
+}
+
+/// A change to an item that keeps its value.
+#[derive(Clone, Copy, Debug, Default)]
+struct Change {
+    deadline: Option<u32>,
+    cas: Option<u64>,
+    /// Stale and win.
+    lease: Option<(bool, bool)>,
+}
+
+/// Stores between two looks at the index's load.
+const STORES_PER_LOOK: u32 = 32;
+
+/// Pages of the index that a storing worker moves at a look, so that the index keeps up with any rate.
+const PAGES_PER_LOOK: usize = 1;
+
+impl Cache {
+    /// A consistent snapshot of the item under `key` that is live at `tick`.
+    #[inline]
+    fn look(&self, hash: KeyHash, key: &[u8], tick: u32) -> Option<(Found<'_>, Header)> {
+        loop {
+            let found = self.index.find(&self.heap, hash, key)?;
+            let header = found.item.header();
+            if !found.unchanged() {
+                continue;
+            }
+            let dead = self.death(found.location, header.deadline, tick).is_some();
+            return (!dead).then_some((found, header));
+        }
+    }
+}
+
+impl Worker {
+    pub(crate) fn new(member: Arc<Member>) -> Worker {
+        let random = 0x9e37_79b9_7f4a_7c15 ^ (member.index as u64 + 1);
+        let mut worker = Worker {
+            member,
+            now: Now::default(),
+            secs: 0,
+            random: Cell::new(random),
+            stored: Cell::new(0),
+        };
+        worker.begin_turn(Now::default());
+        worker
+    }
+
+    /// The cache it belongs to.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.member.cache
+    }
+
+    /// Starts a turn at `now`; nothing that earlier turns returned by reference is in use any more. Cost: two stores.
+    pub fn begin_turn(&mut self, now: Now) {
+        self.now = now;
+        self.secs = now.secs() as u32;
+        self.member.cache.advance(now);
+        self.member.cache.epochs.announce(self.member.index);
+        self.member.cache.flush_if_due(now);
+    }
+
+    /// Says that this worker holds nothing and will not call until the next [`Worker::begin_turn`]. A worker that sleeps
+    /// without saying so keeps memory from being used again.
+    pub fn go_idle(&mut self) {
+        self.member.cache.epochs.sleep(self.member.index);
+    }
+
+    /// The tick by which items are alive or dead.
+    #[inline]
+    fn tick(&self) -> u32 {
+        self.member.cache.tick()
+    }
+
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        Turn {
+            member: self.member.index,
+            tick: self.tick(),
+            secs: self.secs,
+            tally: self.member.cache.tally(self.member.index),
+        }
+    }
+
+    pub(crate) fn deadline(&self, exptime: i64) -> u32 {
+        deadline(exptime, self.now, self.member.cache.config().unix_millis_at_start)
+    }
+
+    /// Whether an item of this shape is within the item size limit.
+    pub fn admits(&self, key_len: usize, flags: u32, value_len: u64) -> bool {
+        admits(self.member.cache.config(), key_len, flags, value_len)
+    }
+
+    /// Looks `key` up, with the side effects that `get` asks for. `None` is a miss (with `vivify`: a miss that could not
+    /// be filled for want of memory). Cost: two cache misses at most, no lock unless `get` changes the item.
+    #[inline]
+    pub fn get(&mut self, get: &Get<'_>) -> Option<Hit<'_>> {
+        let cache = &*self.member.cache;
+        let hash = cache.index.hash(get.key);
+        match cache.look(hash, get.key, self.tick()) {
+            None if get.vivify.is_none() => return None,
+            Some((found, seen)) if get.touch.is_none() && !self.wants_win(get, &seen) => {
+                let random = next_random(&self.random);
+                if !get.no_bump {
+                    found.item.note_access(found.item.state(), self.secs);
+                    // The more often it was read, the less often another read is noted.
+                    if random & ((1 << found.frequency()) - 1) == 0 {
+                        found.raise_frequency();
+                    }
+                }
+                return Some(self.hit(found.item, found.location, &seen));
+            }
+            _ => {}
+        }
+        self.get_locked(get, hash)
+    }
+
+    /// A consistent snapshot of the live item under `key`.
+    pub(crate) fn look(&self, hash: KeyHash, key: &[u8]) -> Option<(Found<'_>, Header)> {
+        self.member.cache.look(hash, key, self.tick())
+    }
+
+    /// Whether this caller should be the one who refills the item.
+    fn wants_win(&self, get: &Get<'_>, seen: &Header) -> bool {
+        let runs_out = get
+            .recache_below
+            .zip(ttl_secs(seen.deadline, self.tick()))
+            .is_some_and(|(below, ttl)| i64::from(ttl) < below);
+        get.leases && !seen.win && (seen.stale || runs_out)
+    }
+
+    /// What a look-up answers, from the state before this access.
+    fn hit<'w>(&'w self, item: ItemRef<'w>, location: Location, seen: &Header) -> Hit<'w> {
+        Hit {
+            flags: seen.flags,
+            cas: seen.cas.unwrap_or(0),
+            ttl: ttl_secs(seen.deadline, self.tick()),
+            idle_secs: seen.idle_secs(self.secs),
+            fetched: seen.fetched,
+            stale: seen.stale,
+            win: if seen.win { Win::Taken } else { Win::None },
+            key_is_binary: seen.key_is_binary,
+            created: false,
+            value: Value {
+                item,
+                location,
+                member: &self.member,
+            },
+        }
+    }
+
+    fn get_locked(&self, get: &Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
+        loop {
+            let cache = &*self.member.cache;
+            let mut locked = cache.index.lock(&cache.heap, hash);
+            let Some(entry) = self.live_entry(&locked, get.key) else {
+                drop(locked);
+                let exptime = get.vivify?;
+                match self.vivify(get, exptime) {
+                    StoreOutcome::Stored { .. } => return self.created(get, hash),
+                    // Somebody else created it in between: that one is looked at.
+                    StoreOutcome::NotStored => continue,
+                    _ => return None,
+                }
+            };
+            let seen = entry.item.header();
+            let won = self.wants_win(get, &seen);
+            let change = Change {
+                deadline: get.touch.map(|exptime| self.deadline(exptime)),
+                cas: None,
+                lease: won.then_some((seen.stale, true)),
+            };
+            let (item, location) = if self.change_in_place(&mut locked, &entry, &change) {
+                drop(locked);
+                (entry.item, entry.location)
+            } else {
+                drop(locked);
+                match self.rewrite(get.key, hash, entry.location, &change) {
+                    Rewrite::Done(location) => (self.member.cache.heap.item(location), location),
+                    Rewrite::Changed => continue,
+                    Rewrite::NoMemory => return None,
+                }
+            };
+            if !get.no_bump {
+                item.note_access(item.state(), self.secs);
+            }
+            let mut hit = self.hit(
+                item,
+                location,
+                &Header {
+                    deadline: change.deadline.unwrap_or(seen.deadline),
+                    ..seen
+                },
+            );
+            if won {
+                hit.win = Win::Won;
+            }
+            return Some(hit);
+        }
+    }
+
+    fn vivify(&self, get: &Get<'_>, exptime: i64) -> StoreOutcome {
+        let store = Store {
+            key: get.key,
+            key_is_binary: get.key_is_binary,
+            mode: StoreMode::Add,
+            flags: 0,
+            exptime,
+            value: Body::Bytes(b""),
+            compare_cas: None,
+            invalidate: false,
+            new_cas: get.new_cas,
+            vivify: None,
+        };
+        self.store_won(store)
+    }
+
+    /// The item that this worker has just vivified. If it is gone again already, a miss is as true.
+    fn created(&self, get: &Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
+        let (found, seen) = self.look(hash, get.key)?;
+        let mut hit = self.hit(found.item, found.location, &seen);
+        (hit.created, hit.win, hit.fetched) = (true, Win::Won, false);
+        Some(hit)
+    }
+
+    /// The live item under a locked key.
+    pub(crate) fn live_entry<'c>(&self, locked: &Locked<'c>, key: &[u8]) -> Option<Entry<'c>> {
+        let entry = locked.find(key)?;
+        let death = self
+            .member
+            .cache
+            .death(entry.location, entry.item.deadline(), self.tick());
+        death.is_none().then_some(entry)
+    }
+
+    /// Gives a live item a new exptime; `false` if there is none. The CAS number stays.
+    pub fn touch(&mut self, key: &[u8], exptime: i64) -> bool {
+        self.get(&Get {
+            touch: Some(exptime),
+            ..Get::key(key)
+        })
+        .is_some()
+    }
+
+    /// Makes a change in the item's mutable words; `false`, with nothing changed, if one does not fit.
+    fn change_in_place(&self, locked: &mut Locked<'_>, entry: &Entry<'_>, change: &Change) -> bool {
+        let item = entry.item;
+        let room_for_deadline = change
+            .deadline
+            .is_none_or(|new| new == NEVER || item.deadline() != NEVER);
+        let room_for_cas = change
+            .cas
+            .is_none_or(|new| new >> 32 == item.cas() >> 32 && item.header().cas.is_some());
+        if !room_for_deadline || !room_for_cas {
+            return false;
+        }
+        if let Some(deadline) = change.deadline {
+            // Before the item says so: whoever drops the segment at its old end asks each item.
+            self.member.cache.raise_deadlines(entry.location, item, deadline);
+        }
+        locked.change_in_place(|| {
+            let fits = change.deadline.is_none_or(|deadline| item.set_deadline(deadline))
+                && change.cas.is_none_or(|cas| item.set_cas(cas));
+            debug_assert!(fits, "asked above, under the same lock");
+            if let Some((stale, win)) = change.lease {
+                item.set_lease(stale, win);
+            }
+        });
+        true
+    }
+
+    /// Writes the item at `location` anew with a change that does not fit in place. Nothing is created or removed: it is
+    /// the same item in another place. On [`Rewrite::Changed`] the caller starts again.
+    fn rewrite(&self, key: &[u8], hash: KeyHash, location: Location, change: &Change) -> Rewrite {
+        let cache = &*self.member.cache;
+        let turn = self.turn();
+        let item = cache.heap.item(location);
+        let changed = |header: Header| Header {
+            deadline: change.deadline.unwrap_or(header.deadline),
+            cas: header.cas.map(|cas| change.cas.unwrap_or(cas)),
+            stale: change.lease.map_or(header.stale, |(stale, _)| stale),
+            win: change.lease.map_or(header.win, |(_, win)| win),
+            ..header
+        };
+        let new_header = changed(item.header());
+        let len = new_header.item_len(key.len(), crate::reclaim::value_shape(item));
+        let bucket = crate::reclaim::bucket_of(new_header.deadline, &turn);
+        let Ok(room) = cache.reserve(&turn, bucket, len, new_header.deadline) else {
+            return Rewrite::NoMemory;
+        };
+        let new = room.location();
+        // Reserving may have let the segment go: look again before its bytes are read.
+        let still = self
+            .look(hash, key)
+            .filter(|(found, _)| found.location == location);
+        let Some((found, seen)) = still.filter(|(_, seen)| changed(*seen).same_shape(&new_header)) else {
+            let len = room.len();
+            room.fill();
+            cache.count_dead(new, len);
+            return Rewrite::Changed;
+        };
+        let copy = crate::reclaim::copy_item(room, &changed(seen), found.item);
+        let mut locked = cache.index.lock(&cache.heap, hash);
+        let entry = self
+            .live_entry(&locked, key)
+            .filter(|entry| entry.location == location && entry.item.header().same_words(&seen));
+        let Some(entry) = entry else {
+            drop(locked);
+            cache.count_dead(new, copy.len());
+            return Rewrite::Changed;
+        };
+        copy.take_over_pieces(entry.item);
+        cache.raise_deadlines(new, copy, new_header.deadline);
+        locked.replace(&entry, new, entry.frequency);
+        drop(locked);
+        // The pieces live on under the new head.
+        cache.count_dead(location, entry.item.len());
+        Rewrite::Done(new)
+    }
+
+    /// Deletes or invalidates.
+    pub fn delete(&mut self, delete: &Delete<'_>) -> DeleteOutcome {
+        let hash = self.member.cache.index.hash(delete.key);
+        if delete.drop_value {
+            return self.drop_value(delete, hash);
+        }
+        loop {
+            let cache = &*self.member.cache;
+            let mut locked = cache.index.lock(&cache.heap, hash);
+            let Some(entry) = self.live_entry(&locked, delete.key) else {
+                return DeleteOutcome::NotFound;
+            };
+            if delete.compare_cas.is_some_and(|cas| cas != entry.item.cas()) {
+                return DeleteOutcome::Exists;
+            }
+            if !delete.invalidate {
+                locked.remove(&entry);
+                drop(locked);
+                cache.bury(self.turn().tally, entry.location, entry.item, Cause::Deleted);
+                return DeleteOutcome::Deleted;
+            }
+            let change = Change {
+                deadline: delete.touch.map(|exptime| self.deadline(exptime)),
+                cas: cache.next_cas(delete.new_cas),
+                lease: Some((true, false)),
+            };
+            if self.change_in_place(&mut locked, &entry, &change) {
+                return DeleteOutcome::Deleted;
+            }
+            drop(locked);
+            match self.rewrite(delete.key, hash, entry.location, &change) {
+                Rewrite::Done(_) => return DeleteOutcome::Deleted,
+                Rewrite::Changed => {}
+                Rewrite::NoMemory => return DeleteOutcome::NoMemory,
+            }
+        }
+    }
+
+    /// A value for `key` was refused before it could be stored: as memcached does for `set` and `ms`, the old item goes,
+    /// so that nobody reads what should have been overwritten.
+    pub fn refuse(&mut self, key: &[u8], why: Refusal) {
+        let cache = &*self.member.cache;
+        let hash = cache.index.hash(key);
+        let mut locked = cache.index.lock(&cache.heap, hash);
+        let Some(entry) = self.live_entry(&locked, key) else {
+            return;
+        };
+        locked.remove(&entry);
+        drop(locked);
+        let cause = match why {
+            Refusal::TooLarge => Cause::TooLarge,
+            Refusal::NoMemory => Cause::NoMemory,
+        };
+        cache.bury(self.turn().tally, entry.location, entry.item, cause);
+    }
+
+    /// Makes everything stored until now (`delay` 0 or negative), or until the moment that `delay` names as an exptime,
+    /// unreadable at that moment. A later call replaces a pending one.
+    pub fn flush_all(&mut self, delay: i64) {
+        let cache = &*self.member.cache;
+        if delay <= 0 {
+            return cache.flush_now();
+        }
+        let millis_per_tick = 1000 / u64::from(crate::expiry::TICKS_PER_SEC);
+        let relative = (delay <= 60 * 60 * 24 * 30).then(|| self.now.millis() + delay as u64 * 1000);
+        cache.flush_later(relative.unwrap_or_else(|| u64::from(self.deadline(delay)) * millis_per_tick));
+        cache.flush_if_due(self.now);
+    }
+
+    /// Lets the index keep up with what this worker stores.
+    pub(crate) fn note_stored(&self) {
+        self.stored.set(self.stored.get() + 1);
+        if self.stored.get() >= STORES_PER_LOOK {
+            self.stored.set(0);
+            let cache = &*self.member.cache;
+            // An operation has just ended: nothing is held, and memory of the old table may be waiting for that.
+            cache.epochs.announce(self.member.index);
+            cache.step_index(&self.turn(), PAGES_PER_LOOK);
+        }
+    }
+}
+
+/// How [`Worker::rewrite`] ended.
+enum Rewrite {
+    /// The item is now here.
+    Done(Location),
+    /// Somebody else changed it in between.
+    Changed,
+    /// No room.
+    NoMemory,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.member.cache.leave(self.member.index);
+    }
+}
+
+/// xorshift64: cheap, and good enough to thin out frequency counts.
+#[inline]
+fn next_random(state: &Cell<u64>) -> u64 {
+    let mut random = state.get();
+    random ^= random << 13;
+    random ^= random >> 7;
+    random ^= random << 17;
+    state.set(random);
+    random
+}

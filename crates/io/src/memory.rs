@@ -1,0 +1,97 @@
+//! One mapping of shared memory: reserved at once, taken page by page, given back page by page.
+//!
+//! It lies in a memfd, so that it can be handed to another process of ours.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, munmap};
+
+/// A mapping. Pages that were never written take no memory and read as zero.
+#[derive(Debug)]
+pub struct Memory {
+    start: *mut u8,
+    len: usize,
+    file: OwnedFd,
+}
+
+// SAFETY: the mapping belongs to no thread; who may access which bytes when is the user's affair.
+unsafe impl Send for Memory {}
+// SAFETY: the methods only pass addresses to the kernel.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Reserves `len` bytes of address space.
+    ///
+    /// # Errors
+    /// What the operating system says: no address space, no descriptors, memfd forbidden.
+    pub fn reserve(len: usize) -> io::Result<Memory> {
+        let file = memfd_create("scrubjay", MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, len as u64)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
+        let start = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, &file, 0)? };
+        Ok(Memory {
+            start: start.cast(),
+            len,
+            file,
+        })
+    }
+
+    /// The mapping's first byte; page-aligned.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Bytes reserved.
+    #[expect(clippy::len_without_is_empty, reason = "a mapping is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Gives the memory of `offset..offset + len` back; it reads as zero after. Both are multiples of the page size.
+    ///
+    /// # Panics
+    /// If the range is not inside the mapping, or the kernel cannot punch holes in its own memory file.
+    pub fn punch(&self, offset: usize, len: usize) {
+        self.check(offset, len);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let punched = fallocate(&self.file, flags, offset as u64, len as u64);
+        punched.expect("a memory file can always be punched");
+    }
+
+    /// Locks `offset..offset + len` into RAM.
+    ///
+    /// # Errors
+    /// `ENOMEM` or `EPERM` when RLIMIT_MEMLOCK forbids it.
+    pub fn lock(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.check(offset, len);
+        // SAFETY: inside the mapping; locking changes no byte.
+        Ok(unsafe { mlock(self.start.add(offset).cast(), len)? })
+    }
+
+    /// Asks for huge pages under `offset..offset + len`.
+    ///
+    /// # Errors
+    /// `EINVAL` where the kernel was built without them.
+    pub fn advise_huge(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.check(offset, len);
+        // SAFETY: inside the mapping; the advice changes no byte.
+        Ok(unsafe { madvise(self.start.add(offset).cast(), len, Advice::LinuxHugepage)? })
+    }
+
+    fn check(&self, offset: usize, len: usize) {
+        let end = offset.checked_add(len).expect("a range of addresses");
+        assert!(end <= self.len, "{offset}..{end} of {}", self.len);
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and whoever has pointers into it has borrowed it or keeps it.
+        let unmapped = unsafe { munmap(self.start.cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "a mapping of ours can be unmapped");
+    }
+}
