@@ -214,9 +214,17 @@ impl Worker {
                 }
             };
             let seen = entry.item.header();
-            let won = self.wants_win(get, &seen);
+            let touched = get.touch.map(|exptime| self.deadline(exptime));
+            // What is left of the life decides after the touch, as in memcached.
+            let won = self.wants_win(
+                get,
+                &Header {
+                    deadline: touched.unwrap_or(seen.deadline),
+                    ..seen
+                },
+            );
             let change = Change {
-                deadline: get.touch.map(|exptime| self.deadline(exptime)),
+                deadline: touched,
                 cas: None,
                 lease: won.then_some((seen.stale, true)),
             };
