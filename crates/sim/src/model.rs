@@ -201,6 +201,9 @@ impl Model {
         let Some(mut item) = self.live(arith.key).cloned() else {
             return self.arith_on_miss(arith);
         };
+        if item.value.is_empty() {
+            return ArithOutcome::NonNumeric;
+        }
         if arith.compare_cas.is_some_and(|cas| cas != item.cas) {
             return ArithOutcome::Exists;
         }
@@ -215,11 +218,12 @@ impl Model {
         let old_len = item.value.len();
         item.value = number.to_string().into_bytes();
         if item.value.len() > old_len {
-            (item.stale, item.win) = (false, false);
+            (item.stale, item.win, item.fetched) = (false, false, false);
         } else {
             item.value.resize(old_len, b' ');
         }
         item.cas = self.next_cas(arith.new_cas);
+        item.last_access = self.now.secs();
         if let Some(exptime) = arith.touch {
             item.deadline = self.deadline(exptime);
         }
@@ -245,10 +249,13 @@ impl Model {
     }
 
     fn vivify(&mut self, get: &Get<'_>) -> Option<Found> {
-        let exptime = get.vivify?;
+        let deadline = self.deadline(get.vivify?);
+        if deadline.is_some_and(|deadline| deadline <= self.now.millis()) {
+            return None;
+        }
         let item = Item {
             cas: self.next_cas(get.new_cas),
-            deadline: self.deadline(exptime),
+            deadline,
             win: true,
             key_is_binary: get.key_is_binary,
             ..self.fresh_item()
@@ -387,7 +394,7 @@ impl Item {
             StoreMode::Prepend => self.value = [&self.value[..], &old.value].concat(),
         }
         if matches!(store.mode, StoreMode::Append | StoreMode::Prepend) {
-            (self.flags, self.deadline) = (old.flags, old.deadline);
+            (self.flags, self.deadline, self.key_is_binary) = (old.flags, old.deadline, old.key_is_binary);
         }
         Ok(())
     }

@@ -70,9 +70,7 @@ fn value(random: &mut StdRng) -> Vec<u8> {
     match random.random_range(0..400) {
         0 => vec![b'L'; random.random_range(1_048_300..1_048_600)],
         1..4 => vec![b'M'; random.random_range(5_000..60_000)],
-        4..30 => (0..random.random_range(0..300))
-            .map(|_| random.random())
-            .collect(),
+        4..30 => random_bytes(random),
         _ => pick(random, &VALUES).as_bytes().to_vec(),
     }
 }

