@@ -37,7 +37,6 @@ impl Cuts {
 }
 
 /// A service and the connections to it.
-#[derive(Debug)]
 pub struct InProcess<S: Service> {
     service: S,
     now: Now,
@@ -47,7 +46,6 @@ pub struct InProcess<S: Service> {
     connections: Vec<Connection<S::Session>>,
 }
 
-#[derive(Debug)]
 struct Connection<T> {
     /// `None` once the service closed it.
     session: Option<T>,
@@ -88,13 +86,13 @@ impl<S: Service> InProcess<S> {
                     handled.consumed > 0 || !output.is_empty(),
                     "asks again without having done anything"
                 ),
-                Next::Wait => {
-                    assert!(connection.input.len() <= LEFT_OVER_MAX, "leaves too much");
-                    break;
-                }
                 Next::Close => {
                     let session = connection.session.take().expect("it was there");
                     self.service.close(session);
+                }
+                _waits => {
+                    assert!(connection.input.len() <= LEFT_OVER_MAX, "leaves too much");
+                    break;
                 }
             }
         }
