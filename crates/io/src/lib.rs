@@ -1,4 +1,8 @@
-//! The only crate that touches the operating system.
+//! The only crate that touches the operating system. Each module is a door; what passes through has a simulated twin.
 
+pub mod clock;
+pub mod driver;
+pub mod entropy;
 pub mod memory;
 pub mod process;
+pub mod thread;

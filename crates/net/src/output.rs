@@ -4,8 +4,24 @@
 #[derive(Debug)]
 pub struct Output<S> {
     bytes: Vec<u8>,
-    shared: Vec<(usize, S)>,
+    shared: Vec<Shared<S>>,
     shared_len: usize,
+}
+
+/// A piece that goes out from where it lies.
+#[derive(Debug)]
+struct Shared<S> {
+    /// How many copied bytes go before it.
+    at: usize,
+    piece: S,
+    /// How many of its own bytes are sent already.
+    sent: usize,
+}
+
+impl<S: AsRef<[u8]>> Shared<S> {
+    fn bytes(&self) -> &[u8] {
+        &self.piece.as_ref()[self.sent..]
+    }
 }
 
 impl<S> Default for Output<S> {
@@ -18,16 +34,10 @@ impl<S> Default for Output<S> {
     }
 }
 
-impl<S: AsRef<[u8]>> Output<S> {
+impl<S> Output<S> {
     /// The buffer to append copied bytes to. Append only: what it holds already has its place among the shared pieces.
     pub fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
-    }
-
-    /// Appends a piece that goes out from where it lies.
-    pub fn push_shared(&mut self, piece: S) {
-        self.shared_len += piece.as_ref().len();
-        self.shared.push((self.bytes.len(), piece));
     }
 
     /// Bytes waiting, copied and shared.
@@ -40,18 +50,111 @@ impl<S: AsRef<[u8]>> Output<S> {
         self.len() == 0
     }
 
+    /// Drops everything and keeps the buffer.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.shared.clear();
+        self.shared_len = 0;
+    }
+
+    /// Gives memory beyond `kept` bytes back; call it when empty.
+    pub fn shrink(&mut self, kept: usize) {
+        if self.bytes.capacity() > kept {
+            self.bytes.shrink_to(kept);
+        }
+    }
+}
+
+impl<S: AsRef<[u8]>> Output<S> {
+    /// Appends a piece that goes out from where it lies.
+    pub fn push_shared(&mut self, piece: S) {
+        self.shared_len += piece.as_ref().len();
+        self.shared.push(Shared {
+            at: self.bytes.len(),
+            piece,
+            sent: 0,
+        });
+    }
+
     /// The waiting pieces in order.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
-        let tail = self.shared.last().map_or(0, |(at, _)| *at);
+        let tail = self.shared.last().map_or(0, |shared| shared.at);
         self.shared
             .iter()
-            .flat_map(move |(at, piece)| {
-                let copied = &self.bytes[start..*at];
-                start = *at;
-                [copied, piece.as_ref()]
+            .flat_map(move |shared| {
+                let copied = &self.bytes[start..shared.at];
+                start = shared.at;
+                [copied, shared.bytes()]
             })
             .chain(std::iter::once(&self.bytes[tail..]))
             .filter(|piece| !piece.is_empty())
+    }
+
+    /// Moves what is behind the first `sent` bytes into an output of its own: copied bytes are copied, shared pieces move.
+    /// What stays is to be cleared.
+    pub fn split_off(&mut self, sent: usize) -> Output<S> {
+        let mut rest = Output::default();
+        let mut to_skip = sent;
+        let mut start = 0;
+        for mut shared in self.shared.drain(..) {
+            let copied = &self.bytes[start..shared.at];
+            start = shared.at;
+            let skipped = to_skip.min(copied.len());
+            rest.bytes.extend_from_slice(&copied[skipped..]);
+            to_skip -= skipped;
+            let len = shared.bytes().len();
+            let skipped = to_skip.min(len);
+            to_skip -= skipped;
+            if skipped < len {
+                shared.sent += skipped;
+                shared.at = rest.bytes.len();
+                rest.shared_len += len - skipped;
+                rest.shared.push(shared);
+            }
+        }
+        rest.bytes.extend_from_slice(&self.bytes[start + to_skip..]);
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Output;
+
+    #[test]
+    fn what_is_split_off_continues_exactly_where_the_rest_was_sent() {
+        let build = || {
+            let mut output: Output<Vec<u8>> = Output::default();
+            output.bytes().extend_from_slice(b"VALUE a\r\n");
+            output.push_shared(b"shared one".to_vec());
+            output.bytes().extend_from_slice(b"\r\n");
+            output.push_shared(b"two".to_vec());
+            output.push_shared(b"three".to_vec());
+            output.bytes().extend_from_slice(b"END\r\n");
+            output
+        };
+        let whole: Vec<u8> = build().pieces().flatten().copied().collect();
+        assert_eq!(whole, b"VALUE a\r\nshared one\r\ntwothreeEND\r\n");
+        for first in 0..=whole.len() {
+            let mut rest = build().split_off(first);
+            assert_eq!(rest.len(), whole.len() - first);
+            assert_eq!(
+                rest.pieces().flatten().copied().collect::<Vec<u8>>(),
+                whole[first..]
+            );
+            for second in 0..=rest.len() {
+                let again: Vec<u8> = build()
+                    .split_off(first)
+                    .split_off(second)
+                    .pieces()
+                    .flatten()
+                    .copied()
+                    .collect();
+                assert_eq!(again, whole[first + second..]);
+            }
+            rest.clear();
+            assert!(rest.is_empty());
+        }
     }
 }

@@ -4,14 +4,7 @@ use scrubjay_base::time::Now;
 
 use crate::output::Output;
 
-/// Who is at the other end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
-    /// A TCP peer.
-    Tcp(std::net::SocketAddr),
-    /// A peer on a unix socket.
-    Unix,
-}
+pub use scrubjay_io::driver::PeerAddress as Peer;
 
 /// What a worker calls with the bytes of its connections. Each worker thread owns one.
 pub trait Service {
@@ -58,6 +51,8 @@ pub struct Handled {
 /// What the loop does with a connection after [`Service::handle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
+    /// As `Wait`, in the middle of a request: the peer may be waiting for an acknowledgement before it sends the rest.
+    Partial,
     /// Wait for more input; the rest of the input is an incomplete request of at most 64 KiB + 4 KiB.
     Wait,
     /// Call again with the unconsumed input when others had their turn (and the output has drained below its bound).

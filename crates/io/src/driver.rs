@@ -1,0 +1,102 @@
+//! The door to sockets: what an event loop needs of the operating system, and no more.
+//!
+//! Contract: sockets never block. `wait` reports readiness by level: what was not read is reported again. Tokens are the
+//! caller's. A driver belongs to one thread, its [`Waker`](epoll::Waker) to all.
+
+use std::io::{self, IoSlice};
+
+use scrubjay_base::time::Now;
+
+pub mod epoll;
+
+/// What a socket is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// The token it was added with.
+    pub token: u64,
+    /// There are bytes, an end of stream or an error to read.
+    pub readable: bool,
+    /// Bytes can be written.
+    pub writable: bool,
+}
+
+/// What to wait for on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Bytes to read.
+    Read,
+    /// Room to write; input waits.
+    Write,
+}
+
+/// Who is at the other end of an accepted connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerAddress {
+    /// A TCP peer.
+    Tcp(std::net::SocketAddr),
+    /// A peer on a unix socket.
+    Unix,
+}
+
+/// Sockets, readiness and time of one event loop.
+pub trait Driver {
+    /// A connection; dropped, it is closed.
+    type Socket;
+    /// A listening socket.
+    type Listener;
+
+    /// The present moment.
+    fn now(&mut self) -> Now;
+
+    /// Waits until something is ready, another thread wakes the loop, or `timeout_ms` passed (`None`: no limit). `ready`
+    /// is cleared and filled.
+    ///
+    /// # Errors
+    /// Only what makes going on impossible.
+    fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()>;
+
+    /// Starts to report a connection under `token`, for reading.
+    ///
+    /// # Errors
+    /// No memory or watches left.
+    fn add(&mut self, socket: &Self::Socket, token: u64) -> io::Result<()>;
+
+    /// Changes what a connection waits for.
+    ///
+    /// # Errors
+    /// As `add`.
+    fn change(&mut self, socket: &Self::Socket, token: u64, interest: Interest) -> io::Result<()>;
+
+    /// Starts to report a listener under `token`.
+    ///
+    /// # Errors
+    /// As `add`.
+    fn add_listener(&mut self, listener: &Self::Listener, token: u64) -> io::Result<()>;
+
+    /// Stops reporting a listener.
+    ///
+    /// # Errors
+    /// If it was not added.
+    fn remove_listener(&mut self, listener: &Self::Listener) -> io::Result<()>;
+
+    /// Takes a waiting connection.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none; EMFILE and the like.
+    fn accept(&mut self, listener: &Self::Listener) -> io::Result<(Self::Socket, PeerAddress)>;
+
+    /// Reads what is there, at most `buffer`; 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing is there; anything else ends the connection.
+    fn read(&mut self, socket: &Self::Socket, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes as much as the socket takes.
+    ///
+    /// # Errors
+    /// `WouldBlock` if it takes nothing; anything else ends the connection.
+    fn write(&mut self, socket: &Self::Socket, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// A request has come in part: the peer may be waiting for an acknowledgement before it sends the rest.
+    fn acknowledge_now(&mut self, socket: &Self::Socket);
+}

@@ -1,0 +1,88 @@
+//! What the event loop counts, and how it is told to stop.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use scrubjay_io::driver::epoll::Waker;
+
+/// Counts of connections and bytes. Raised at accept and close, and once a turn for bytes.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections open now.
+    pub curr_connections: AtomicU64,
+    /// Connections accepted since start.
+    pub total_connections: AtomicU64,
+    /// Connections refused because of the limit.
+    pub rejected_connections: AtomicU64,
+    /// Times that accepting was stopped because of the limit.
+    pub listen_disabled_num: AtomicU64,
+    /// Whether connections are being refused or left waiting: 0 or 1.
+    pub accepting_stopped: AtomicU64,
+    /// Bytes read from all connections.
+    pub bytes_read: AtomicU64,
+    /// Bytes written to all connections.
+    pub bytes_written: AtomicU64,
+    /// Connections closed because they were idle too long.
+    pub idle_kicks: AtomicU64,
+    /// Times that a connection had to wait for its next turn although it had more to do.
+    pub conn_yields: AtomicU64,
+}
+
+const RUNNING: u8 = 0;
+const GRACEFUL: u8 = 1;
+const NOW: u8 = 2;
+
+/// Tells the workers to stop. Any thread may.
+#[derive(Debug, Default)]
+pub struct Control {
+    state: AtomicU8,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+/// How far stopping has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Serve on.
+    No,
+    /// Accept nothing; answer what has been received, then close.
+    Graceful,
+    /// Close at once.
+    Now,
+}
+
+impl Control {
+    /// No more connections are accepted, what was received is answered, then everything is closed.
+    pub fn stop_gracefully(&self) {
+        self.raise(GRACEFUL);
+    }
+
+    /// As [`Control::stop_gracefully`], without waiting for peers that do not take their replies.
+    pub fn stop_now(&self) {
+        self.raise(NOW);
+    }
+
+    /// Whether and how to stop.
+    pub fn stop(&self) -> Stop {
+        match self.state.load(Ordering::Acquire) {
+            RUNNING => Stop::No,
+            GRACEFUL => Stop::Graceful,
+            _ => Stop::Now,
+        }
+    }
+
+    pub(crate) fn add(&self, waker: Waker) {
+        self.wakers
+            .lock()
+            .expect("nothing panics under this lock")
+            .push(waker);
+    }
+
+    fn raise(&self, state: u8) {
+        self.state.fetch_max(state, Ordering::AcqRel);
+        self.wakers
+            .lock()
+            .expect("nothing panics under this lock")
+            .iter()
+            .for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,68 @@
+//! All workers together: threads, sockets, one way to stop them.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use scrubjay_io::clock::Clock;
+use scrubjay_io::driver::epoll::{Epoll, Listener};
+
+use crate::counters::{Control, Counters};
+use crate::service::Service;
+use crate::worker::{Limits, Mailbox, Shared, Worker};
+
+/// How to run a server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Worker threads.
+    pub workers: usize,
+    /// Limits of connections.
+    pub limits: Limits,
+}
+
+/// Serves `listeners` with `config.workers` threads until `control` says stop; `make_service` is called once for each
+/// worker, on its thread. Returns when all workers have ended.
+///
+/// # Errors
+/// What ended the first worker that failed; the others are stopped then.
+pub fn run<S: Service>(
+    config: &Config,
+    clock: Clock,
+    listeners: &[Listener],
+    counters: &Arc<Counters>,
+    control: &Arc<Control>,
+    make_service: impl Fn(usize) -> S + Sync,
+) -> std::io::Result<()> {
+    let drivers: Vec<Epoll> = (0..config.workers)
+        .map(|_| Epoll::new(clock))
+        .collect::<Result<_, _>>()?;
+    drivers.iter().for_each(|driver| control.add(driver.waker()));
+    let mailboxes = drivers
+        .iter()
+        .map(|driver| Mailbox {
+            sockets: Mutex::new(Vec::new()),
+            waker: Some(driver.waker()),
+        })
+        .collect();
+    let shared = Shared {
+        limits: config.limits.clone(),
+        counters: Arc::clone(counters),
+        control: Arc::clone(control),
+        mailboxes,
+        accept_stopped: AtomicBool::new(false),
+    };
+    let (shared, make_service) = (&shared, &make_service);
+    let work = |index: usize, driver: Epoll| {
+        let own = if index == 0 { listeners } else { &[] };
+        let result = Worker::new(index, driver, make_service(index), shared, own).run();
+        if result.is_err() {
+            shared.control.stop_now();
+        }
+        result
+    };
+    let tasks: Vec<_> = drivers
+        .into_iter()
+        .enumerate()
+        .map(|(index, driver)| (format!("worker-{index}"), move || work(index, driver)))
+        .collect();
+    scrubjay_io::thread::run_all(tasks).into_iter().collect()
+}

@@ -1,0 +1,388 @@
+//! The event loop of one worker thread.
+//!
+//! A turn: wait for readiness, tell the service the time, then one fair share of work for every ready connection: one
+//! read, all requests in it handled as one batch, one write.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use scrubjay_base::time::Now;
+use scrubjay_io::driver::epoll::Waker;
+use scrubjay_io::driver::{Driver, PeerAddress, Ready};
+
+use crate::connection::{After, Connection, Lent};
+use crate::counters::{Control, Counters, Stop};
+use crate::output::Output;
+use crate::service::Service;
+
+/// Bytes read from a connection in one turn.
+const READ_MAX: usize = 64 << 10;
+
+/// A worker's output buffer is given back to this size when a turn made it larger.
+const OUTPUT_KEPT: usize = 512 << 10;
+
+/// Connections accepted in one turn.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// Tokens from this number on are listeners.
+const LISTENER_TOKENS: u64 = 1 << 63;
+
+/// How long a graceful stop waits for peers to take their replies.
+const GRACE_MS: u64 = 5_000;
+
+/// How often idle connections and a stopped accept are looked at.
+const SWEEP_MS: u32 = 1_000;
+
+/// Limits of all workers.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Most connections at a time.
+    pub connections_max: usize,
+    /// What a connection over the limit is told before it is closed; `None`: it is left waiting instead.
+    pub refusal: Option<&'static [u8]>,
+    /// Close connections that did nothing for this many seconds; 0: never.
+    pub idle_timeout_secs: u32,
+}
+
+/// Accepted connections on their way to another worker.
+#[derive(Debug)]
+pub(crate) struct Mailbox<T> {
+    pub(crate) sockets: Mutex<Vec<(T, PeerAddress)>>,
+    pub(crate) waker: Option<Waker>,
+}
+
+/// What all workers share.
+#[derive(Debug)]
+pub(crate) struct Shared<T> {
+    pub(crate) limits: Limits,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) mailboxes: Vec<Mailbox<T>>,
+    /// Connections wait to be accepted until one is closed.
+    pub(crate) accept_stopped: AtomicBool,
+}
+
+/// One worker.
+pub(crate) struct Worker<'a, D: Driver, S: Service> {
+    index: usize,
+    driver: D,
+    service: S,
+    shared: &'a Shared<D::Socket>,
+    /// The first worker's; empty in the others.
+    listeners: &'a [D::Listener],
+    connections: Vec<Option<Connection<D, S>>>,
+    vacant: Vec<usize>,
+    /// Connections that have more to do.
+    again: Vec<usize>,
+    buffer: Box<[u8]>,
+    output: Output<S::Shared>,
+    next_worker: usize,
+    listening: bool,
+    swept_at: Now,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
+    pub(crate) fn new(
+        index: usize,
+        driver: D,
+        service: S,
+        shared: &'a Shared<D::Socket>,
+        listeners: &'a [D::Listener],
+    ) -> Worker<'a, D, S> {
+        Worker {
+            index,
+            driver,
+            service,
+            shared,
+            listeners,
+            connections: Vec::new(),
+            vacant: Vec::new(),
+            again: Vec::new(),
+            buffer: vec![0; READ_MAX].into_boxed_slice(),
+            output: Output::default(),
+            next_worker: 0,
+            listening: false,
+            swept_at: Now::default(),
+            bytes_read: 0,
+            bytes_written: 0,
+        }
+    }
+
+    /// Serves until told to stop.
+    ///
+    /// # Errors
+    /// What the driver cannot recover from.
+    pub(crate) fn run(mut self) -> std::io::Result<()> {
+        self.listen(true)?;
+        let mut ready = Vec::new();
+        while self.shared.control.stop() == Stop::No {
+            self.turn(&mut ready)?;
+        }
+        self.stop(&mut ready)
+    }
+
+    /// One turn of the loop.
+    pub(crate) fn turn(&mut self, ready: &mut Vec<Ready>) -> std::io::Result<()> {
+        let sweeps =
+            self.shared.limits.idle_timeout_secs > 0 || (!self.listening && !self.listeners.is_empty());
+        let timeout = match (self.again.is_empty(), sweeps) {
+            (false, _) => Some(0),
+            (true, true) => Some(SWEEP_MS),
+            (true, false) => None,
+        };
+        if timeout != Some(0) {
+            self.service.go_idle();
+        }
+        self.driver.wait(timeout, ready)?;
+        let now = self.driver.now();
+        self.service.begin_turn(now);
+        self.take_mail(now);
+        let again = std::mem::take(&mut self.again);
+        for ready in ready.iter() {
+            if ready.token >= LISTENER_TOKENS {
+                self.accept((ready.token - LISTENER_TOKENS) as usize, now)?;
+            } else if self.is_current(ready.token) && !self.has_more_to_do(ready.token) {
+                self.serve(ready.token as u32 as usize, ready.readable, now);
+            }
+        }
+        for index in again {
+            self.serve(index, false, now);
+        }
+        self.sweep(now)?;
+        self.count_bytes();
+        Ok(())
+    }
+
+    fn is_current(&self, token: u64) -> bool {
+        let connection = self.connections.get(token as u32 as usize);
+        connection
+            .and_then(Option::as_ref)
+            .is_some_and(|connection| connection.token == token)
+    }
+
+    /// It has its turn anyway, without new input.
+    fn has_more_to_do(&self, token: u64) -> bool {
+        self.connections[token as u32 as usize].as_ref().is_some_and(Connection::has_more_to_do)
+    }
+
+    fn serve(&mut self, index: usize, readable: bool, now: Now) {
+        let Some(connection) = self.connections[index].as_mut() else {
+            return;
+        };
+        connection.last_active = now;
+        let mut lent = Lent {
+            driver: &mut self.driver,
+            service: &mut self.service,
+            buffer: &mut self.buffer,
+            output: &mut self.output,
+            bytes_read: &mut self.bytes_read,
+            bytes_written: &mut self.bytes_written,
+        };
+        match connection.turn(&mut lent, readable) {
+            After::Wait => {}
+            After::Again => {
+                self.shared.counters.conn_yields.fetch_add(1, Ordering::Relaxed);
+                self.again.push(index);
+            }
+            After::Close => self.close(index),
+        }
+        self.output.clear();
+        self.output.shrink(OUTPUT_KEPT);
+    }
+
+    fn close(&mut self, index: usize) {
+        let Some(connection) = self.connections[index].take() else {
+            return;
+        };
+        self.vacant.push(index);
+        self.service.close(connection.session);
+        self.shared
+            .counters
+            .curr_connections
+            .fetch_sub(1, Ordering::Relaxed);
+        if self.shared.accept_stopped.load(Ordering::Acquire)
+            && let Some(waker) = &self.shared.mailboxes[0].waker
+        {
+            waker.wake();
+        }
+    }
+
+    fn listen(&mut self, on: bool) -> std::io::Result<()> {
+        if self.listening == on {
+            return Ok(());
+        }
+        for (number, listener) in self.listeners.iter().enumerate() {
+            if on {
+                self.driver
+                    .add_listener(listener, LISTENER_TOKENS + number as u64)?;
+            } else {
+                self.driver.remove_listener(listener)?;
+            }
+        }
+        self.listening = on;
+        let stopped = !on && self.shared.control.stop() == Stop::No;
+        self.shared.accept_stopped.store(stopped, Ordering::Release);
+        self.shared
+            .counters
+            .accepting_stopped
+            .store(stopped.into(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn accept(&mut self, listener: usize, now: Now) -> std::io::Result<()> {
+        let counters = &self.shared.counters;
+        for _ in 0..ACCEPTS_PER_TURN {
+            if !self.listening {
+                return Ok(());
+            }
+            let (socket, peer) = match self.driver.accept(&self.listeners[listener]) {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+                // The peer gave up, or the process has no descriptors: the latter is tried again at the next sweep.
+                Err(error) if is_of_one_connection(&error) => continue,
+                Err(_) => {
+                    counters.listen_disabled_num.fetch_add(1, Ordering::Relaxed);
+                    return self.listen(false);
+                }
+            };
+            let open = counters.curr_connections.fetch_add(1, Ordering::Relaxed) + 1;
+            if open as usize > self.shared.limits.connections_max
+                && let Some(refusal) = self.shared.limits.refusal
+            {
+                counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
+                counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
+                // A courtesy: a peer that does not take it is closed all the same.
+                let _ = self.driver.write(&socket, &[std::io::IoSlice::new(refusal)]);
+                continue;
+            }
+            counters.total_connections.fetch_add(1, Ordering::Relaxed);
+            self.place(socket, peer, now);
+            if open as usize >= self.shared.limits.connections_max && self.shared.limits.refusal.is_none() {
+                counters.listen_disabled_num.fetch_add(1, Ordering::Relaxed);
+                self.listen(false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the connection to the next worker in turn.
+    fn place(&mut self, socket: D::Socket, peer: PeerAddress, now: Now) {
+        let target = self.next_worker % self.shared.mailboxes.len();
+        self.next_worker += 1;
+        if target == self.index {
+            return self.open(socket, peer, now);
+        }
+        let mailbox = &self.shared.mailboxes[target];
+        mailbox
+            .sockets
+            .lock()
+            .expect("nothing panics under this lock")
+            .push((socket, peer));
+        mailbox.waker.iter().for_each(Waker::wake);
+    }
+
+    fn take_mail(&mut self, now: Now) {
+        let mailbox = &self.shared.mailboxes[self.index];
+        let sockets = std::mem::take(&mut *mailbox.sockets.lock().expect("nothing panics under this lock"));
+        for (socket, peer) in sockets {
+            self.open(socket, peer, now);
+        }
+    }
+
+    fn open(&mut self, socket: D::Socket, peer: PeerAddress, now: Now) {
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        // The count of connections tells a late report for an earlier owner of the place from one for this.
+        let generation = self.shared.counters.total_connections.load(Ordering::Relaxed) & 0x7fff_ffff;
+        let token = (generation << 32) | index as u64;
+        let session = self.service.open(peer);
+        let added = self.driver.add(&socket, token);
+        self.connections[index] = Some(Connection::new(socket, session, token, now));
+        if added.is_err() {
+            self.close(index);
+        }
+    }
+
+    /// Closes idle connections, and accepts again if that was stopped and there is room.
+    fn sweep(&mut self, now: Now) -> std::io::Result<()> {
+        if !self.listening && !self.listeners.is_empty() && self.shared.control.stop() == Stop::No {
+            let open = self.shared.counters.curr_connections.load(Ordering::Relaxed) as usize;
+            self.listen(open < self.shared.limits.connections_max)?;
+        }
+        let idle_max = u64::from(self.shared.limits.idle_timeout_secs) * 1_000_000_000;
+        if idle_max == 0 || now.nanos_since(self.swept_at) < u64::from(SWEEP_MS) * 1_000_000 {
+            return Ok(());
+        }
+        self.swept_at = now;
+        for index in 0..self.connections.len() {
+            let idle = |connection: &Connection<D, S>| now.nanos_since(connection.last_active) >= idle_max;
+            if self.connections[index].as_ref().is_some_and(idle) {
+                self.shared.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
+                self.close(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn count_bytes(&mut self) {
+        let counters = &self.shared.counters;
+        counters
+            .bytes_read
+            .fetch_add(std::mem::take(&mut self.bytes_read), Ordering::Relaxed);
+        counters
+            .bytes_written
+            .fetch_add(std::mem::take(&mut self.bytes_written), Ordering::Relaxed);
+    }
+
+    /// Answers what has been received, then closes everything.
+    fn stop(mut self, ready: &mut Vec<Ready>) -> std::io::Result<()> {
+        self.listen(false)?;
+        let now = self.driver.now();
+        self.service.begin_turn(now);
+        self.take_mail(now);
+        for index in 0..self.connections.len() {
+            self.serve(index, true, now);
+        }
+        let waits_until = now.plus_nanos(GRACE_MS * 1_000_000);
+        loop {
+            let busy = |connection: &Connection<D, S>| connection.has_unsent();
+            let unsent = self.connections.iter().flatten().any(busy) || !self.again.is_empty();
+            if !unsent || self.shared.control.stop() == Stop::Now || self.driver.now() > waits_until {
+                break;
+            }
+            let timeout = if self.again.is_empty() { 100 } else { 0 };
+            self.service.go_idle();
+            self.driver.wait(Some(timeout), ready)?;
+            let now = self.driver.now();
+            self.service.begin_turn(now);
+            for index in std::mem::take(&mut self.again) {
+                self.serve(index, false, now);
+            }
+            for ready in ready.iter().filter(|ready| ready.token < LISTENER_TOKENS) {
+                if self.is_current(ready.token) {
+                    self.serve(ready.token as u32 as usize, false, now);
+                }
+            }
+        }
+        for index in 0..self.connections.len() {
+            self.close(index);
+        }
+        self.service.go_idle();
+        self.count_bytes();
+        Ok(())
+    }
+}
+
+/// Whether an error of accept concerns only the connection that was to be accepted.
+fn is_of_one_connection(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::ConnectionAborted
+            | std::io::ErrorKind::Interrupted
+            | std::io::ErrorKind::ConnectionReset
+    )
+}
