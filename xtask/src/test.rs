@@ -1,0 +1,112 @@
+//! `cargo xtask test`: everything that must hold before a change lands.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::run::{Outcome, Steps, capture, must};
+use crate::{clients, docs, root, setup, target, tidy};
+
+/// How long the torture test runs here; by itself it takes a few seconds.
+const TORTURE_SECS: &str = "30";
+
+/// Runs all steps, or those whose name contains a word of `filter`.
+pub fn run(filter: &[&str], skips_fail: bool) -> bool {
+    let (root, target) = (root(), target());
+    let mut steps = Steps::new(filter, skips_fail);
+    steps.step("packages", || Outcome::of(setup::packages()));
+    steps.step("format", || {
+        Outcome::of(must(cargo(&root).args(["fmt", "--all", "--check"])))
+    });
+    steps.step("tidy", || Outcome::of(complaints(tidy::run(&root))));
+    let program = program(&mut steps, &root, &target);
+    steps.step("clippy", || {
+        let arguments = [
+            "clippy",
+            "--quiet",
+            "--locked",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ];
+        Outcome::of(must(cargo(&root).args(arguments)))
+    });
+    steps.step("cargo test", || {
+        let mut command = cargo(&root);
+        command.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
+        command.env("SCRUBJAY_TORTURE_SECS", TORTURE_SECS);
+        if let Ok(program) = &program {
+            command.env("SCRUBJAY_BIN", program);
+        }
+        let (success, output) = capture(&mut command);
+        Outcome::counted(success, output)
+    });
+    clients::run(&mut steps, &root, &target, &program);
+    if program.is_ok() {
+        steps.step("docs", || Outcome::of(complaints(docs::check(&root))));
+    }
+    steps.finish()
+}
+
+/// Runs only the real clients, against the server that is named or built.
+pub fn run_clients(filter: &[&str]) -> bool {
+    let (root, target) = (root(), target());
+    let mut steps = Steps::new(filter, false);
+    let program = program(&mut steps, &root, &target);
+    clients::run(&mut steps, &root, &target, &program);
+    steps.finish()
+}
+
+/// The server under test: what `SCRUBJAY_BIN` names, or the release build.
+fn program(steps: &mut Steps<'_>, root: &Path, target: &Path) -> Result<PathBuf, String> {
+    if let Some(program) = std::env::var_os("SCRUBJAY_BIN") {
+        return Ok(PathBuf::from(program));
+    }
+    let mut build = cargo(root);
+    build.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--release",
+        "--package",
+        "scrubjay",
+    ]);
+    let mut built = Ok(());
+    if steps.wants("release build") {
+        steps.step("release build", || {
+            built = must(&mut build);
+            Outcome::of(built.clone())
+        });
+    } else if clients::wanted(steps) {
+        built = must(&mut build);
+    }
+    let program = target.join("release/scrubjay");
+    match built {
+        Ok(()) if program.is_file() => Ok(program),
+        Ok(()) => Err("there is no release build yet".to_owned()),
+        Err(_) => Err("the release build failed".to_owned()),
+    }
+}
+
+fn complaints(list: Vec<String>) -> Result<(), String> {
+    if list.is_empty() {
+        Ok(())
+    } else {
+        Err(list.join("\n"))
+    }
+}
+
+fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    // What cargo set for this program would make the inner cargo believe that its environment changed.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST") || text == "CARGO_CRATE_NAME"
+        {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
