@@ -65,6 +65,11 @@ impl<S: Service> InProcess<S> {
         }
     }
 
+    /// Later requests are handled at `now`.
+    pub fn set_now(&mut self, now: Now) {
+        self.now = now;
+    }
+
     /// Some bytes arrive at once: the service works until it wants more.
     fn arrive(&mut self, index: usize, bytes: &[u8]) {
         let connection = &mut self.connections[index];

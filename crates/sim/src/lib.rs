@@ -6,3 +6,4 @@ pub mod model;
 pub mod runner;
 pub mod script;
 pub mod server;
+pub mod simulation;

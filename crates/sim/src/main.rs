@@ -9,6 +9,7 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
   script FILE...            run conformance scripts against scrubjay
   script --memcached FILE...  run them against memcached, with deviations.tsv
   record FILE...            write the replies that memcached really gives into scripts
+  corpus FOLDER SCRIPT...   write what each connection of the scripts sends into a file of the folder, for fuzzing
   differential [--requests N] [--seed S] [--memcached]
                             random sessions to scrubjay (or a second memcached) and memcached, replies compared";
 
@@ -19,6 +20,7 @@ fn main() -> std::process::ExitCode {
         ["script", "--memcached", ref files @ ..] => run_scripts(files, true),
         ["script", ref files @ ..] => run_scripts(files, false),
         ["record", ref files @ ..] => files.iter().try_for_each(|file| record(file)),
+        ["corpus", folder, ref files @ ..] => files.iter().try_for_each(|file| write_corpus(folder, file)),
         ["differential", ref options @ ..] => run_differential(options),
         _ => Err(USAGE.to_owned()),
     };
@@ -97,5 +99,19 @@ fn run_differential(options: &[&str]) -> Result<(), String> {
     let pair = Pair::new(start(&arguments)?, Server::start_memcached(&arguments)?);
     let sessions = differential::run(&pair, seed, requests)?;
     println!("{requests} requests in {sessions} sessions: no difference");
+    Ok(())
+}
+
+/// Longest input worth keeping.
+const CORPUS_FILE_LEN_MAX: usize = 4096;
+
+fn write_corpus(folder: &str, file: &str) -> Result<(), String> {
+    let (_, script) = read(file)?;
+    for (connection, bytes) in script.streams() {
+        if bytes.len() <= CORPUS_FILE_LEN_MAX {
+            let path = format!("{folder}/{}-{connection}", script.name);
+            std::fs::write(&path, bytes).map_err(|error| format!("{path}: {error}"))?;
+        }
+    }
     Ok(())
 }

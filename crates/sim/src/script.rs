@@ -4,7 +4,7 @@
 pub mod packet;
 pub mod text;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use self::packet::{Packet, PacketPattern};
 use self::text::{Pattern, Template};
@@ -58,7 +58,7 @@ pub enum Request {
     /// Text, or any bytes.
     Text(Template),
     /// A packet of the binary protocol.
-    Packet(Packet),
+    Packet(Box<Packet>),
 }
 
 /// Something to come back.
@@ -76,7 +76,7 @@ pub enum ReplyPattern {
     /// A line of text, or any bytes.
     Text(Pattern),
     /// A packet of the binary protocol.
-    Packet(PacketPattern),
+    Packet(Box<PacketPattern>),
     /// The server closes the connection.
     Closed,
 }
@@ -105,6 +105,16 @@ impl Request {
     }
 }
 
+impl Request {
+    /// The named numbers in it.
+    fn names(&self) -> Vec<String> {
+        match self {
+            Request::Text(template) => template.names(),
+            Request::Packet(packet) => packet.names(),
+        }
+    }
+}
+
 impl Reply {
     /// Reads the right side of a `<` or `<<` line.
     ///
@@ -114,7 +124,7 @@ impl Reply {
         let pattern = if line == "< closed" {
             ReplyPattern::Closed
         } else if let Some(rest) = line.strip_prefix("<< ") {
-            ReplyPattern::Packet(PacketPattern::parse(rest)?)
+            ReplyPattern::Packet(Box::new(PacketPattern::parse(rest)?))
         } else if let Some(rest) = line.strip_prefix("< ").or((line == "<").then_some("")) {
             ReplyPattern::Text(Pattern::parse_line(rest)?)
         } else {
@@ -167,16 +177,34 @@ impl Script {
         })
     }
 
+    /// All that each connection sends, with 1 for every named number.
+    pub fn streams(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut streams = BTreeMap::new();
+        for event in &self.events {
+            let Event::Exchange(exchange) = event else {
+                continue;
+            };
+            let names: Names = exchange
+                .requests
+                .iter()
+                .flat_map(Request::names)
+                .map(|name| (name, 1))
+                .collect();
+            let stream: &mut Vec<u8> = streams.entry(exchange.connection.clone()).or_default();
+            for request in &exchange.requests {
+                request.encode(&names, stream).expect("every name is set");
+            }
+        }
+        streams
+    }
+
     /// Whether all of it can be sent at once: one connection, no time steps, nothing that depends on replies.
     pub fn is_one_stream(&self) -> bool {
         let mut connections = self.events.iter().map(|event| match event {
             Event::Exchange(exchange) => Some((&exchange.connection, exchange)),
             Event::Wait { .. } => None,
         });
-        let depends = |request: &Request| match request {
-            Request::Text(template) => template.has_names(),
-            Request::Packet(packet) => packet.has_names(),
-        };
+        let depends = |request: &Request| !request.names().is_empty();
         connections.all(|event| {
             event.is_some_and(|(name, exchange)| name == "a" && !exchange.requests.iter().any(depends))
         })
@@ -207,7 +235,7 @@ impl Reader {
             ("~", label) => self.label = Some(label.to_owned()),
             ("@", time) => self.events.push(parse_wait(time)?),
             (">", text) => self.request(number, Request::Text(Template::parse_line(text)?)),
-            (">>", packet) => self.request(number, Request::Packet(Packet::parse(packet)?)),
+            (">>", packet) => self.request(number, Request::Packet(Box::new(Packet::parse(packet)?))),
             ("<" | "<<", _) => {
                 let reply = Reply::parse(line)?;
                 let Some(Event::Exchange(exchange)) = self.events.last_mut() else {

@@ -1,5 +1,7 @@
 //! The scripts of `tests/conformance`: against Debian's memcached, and over loopback against scrubjay.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail so")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -76,7 +78,7 @@ fn memcached_answers_as_the_scripts_say() {
     let mut scripts = scripts();
     scripts.retain(|script| !deviations.skips(script));
     check_all(&scripts, |script| {
-        { check_server(Server::start_memcached, script, Some(&deviations)) }
+        check_server(Server::start_memcached, script, Some(&deviations))
     });
 }
 

@@ -1,6 +1,8 @@
 //! The engine against the reference model: random operations, some with time between them, must have equal outcomes as
 //! long as there is room for everything.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail so")]
+
 use std::collections::HashMap;
 
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};

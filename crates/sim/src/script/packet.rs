@@ -183,9 +183,13 @@ impl Packet {
         })
     }
 
-    /// Whether it contains named numbers.
-    pub fn has_names(&self) -> bool {
-        self.key.has_names() || self.value.has_names() || matches!(self.cas, Number::Name(..))
+    /// The named numbers in it.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = [self.key.names(), self.value.names()].concat();
+        if let Number::Name(name, _) = &self.cas {
+            names.push(name.clone());
+        }
+        names
     }
 
     /// Appends the packet's bytes.

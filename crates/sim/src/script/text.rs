@@ -48,9 +48,13 @@ impl Template {
         Template::parse_line(&format!("{source}\\"))
     }
 
-    /// Whether it contains named numbers.
-    pub fn has_names(&self) -> bool {
-        self.0.iter().any(|piece| matches!(piece, Piece::Name(..)))
+    /// The named numbers in it.
+    pub fn names(&self) -> Vec<String> {
+        let name = |piece: &Piece| match piece {
+            Piece::Name(name, _) => Some(name.clone()),
+            _ => None,
+        };
+        self.0.iter().filter_map(name).collect()
     }
 
     /// Appends the bytes.
