@@ -1,4 +1,5 @@
 //! Types that every crate shares and that know neither the operating system nor a domain word.
 
+pub mod number;
 pub mod sync;
 pub mod time;

@@ -119,6 +119,8 @@ pub struct Hit<'w> {
     pub cas: u64,
     /// Seconds of life left, rounded up; `None` never expires. After `touch`: of the new life.
     pub ttl: Option<u32>,
+    /// Seconds of life that were left before `touch`, as [`Hit::ttl`].
+    pub ttl_before: Option<u32>,
     /// Seconds since the access before this one.
     pub idle_secs: u32,
     /// Read before this access.

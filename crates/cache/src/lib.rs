@@ -12,7 +12,6 @@ mod expiry;
 mod index;
 mod item;
 mod line;
-mod number;
 mod pool;
 mod reclaim;
 mod segment;

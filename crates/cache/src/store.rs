@@ -6,11 +6,12 @@
 use crate::api::{
     Arith, ArithOutcome, Body, Delete, DeleteOutcome, PinnedSlice, Refusal, Store, StoreMode, StoreOutcome,
 };
+use scrubjay_base::number::parse_u64;
+
 use crate::expiry::{bucket, ttl_secs};
 use crate::index::{KeyHash, Locked};
 use crate::item::{Header, ItemRef, ValueShape};
 use crate::line::Location;
-use crate::number::parse_stored;
 use crate::tally::Cause;
 use crate::upload::{PieceList, Upload};
 use crate::value::Value;
@@ -454,7 +455,7 @@ impl Worker {
             let number = if found.item.is_chained() {
                 None
             } else {
-                parse_stored(found.item.inline_value())
+                parse_u64(found.item.inline_value())
             };
             if old_len == 0 || found.item.is_chained() {
                 break ArithOutcome::NonNumeric;

@@ -185,6 +185,7 @@ impl Worker {
             flags: seen.flags,
             cas: seen.cas.unwrap_or(0),
             ttl: ttl_secs(seen.deadline, self.tick()),
+            ttl_before: ttl_secs(seen.deadline, self.tick()),
             idle_secs: seen.idle_secs(self.secs),
             fetched: seen.fetched,
             stale: seen.stale,
@@ -250,6 +251,7 @@ impl Worker {
                     ..seen
                 },
             );
+            hit.ttl_before = ttl_secs(seen.deadline, self.tick());
             if won {
                 hit.win = Win::Won;
             }

@@ -1,0 +1,69 @@
+//! Decimal numbers as memcached reads them, from command lines and out of values.
+
+/// Reads an unsigned number as memcached's `safe_strtoull` does: leading white space and one sign, digits, then the end or
+/// white space (what follows is not looked at). A minus sign wraps around 2^64, and is refused where the wrapped number is
+/// at least 2^63. `None` if it is no number or over 2^64 - 1.
+pub fn parse_u64(text: &[u8]) -> Option<u64> {
+    let (negative, number) = split(text)?;
+    if !negative {
+        return Some(number);
+    }
+    let wrapped = number.wrapping_neg();
+    (wrapped < 1 << 63).then_some(wrapped)
+}
+
+/// Reads a signed number as memcached's `safe_strtol` does; as [`parse_u64`], within the range of 64 bits.
+pub fn parse_i64(text: &[u8]) -> Option<i64> {
+    let (negative, number) = split(text)?;
+    if negative { 0i64.checked_sub_unsigned(number) } else { i64::try_from(number).ok() }
+}
+
+/// Sign and digits.
+fn split(value: &[u8]) -> Option<(bool, u64)> {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r');
+    let start = value.iter().position(|byte| !is_space(byte))?;
+    let (negative, digits) = match value[start] {
+        b'-' => (true, &value[start + 1..]),
+        b'+' => (false, &value[start + 1..]),
+        _ => (false, &value[start..]),
+    };
+    let len = digits
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(digits.len());
+    if len == 0 || digits.get(len).is_some_and(|byte| !is_space(byte)) {
+        return None;
+    }
+    let mut number: u64 = 0;
+    for digit in &digits[..len] {
+        number = number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+    }
+    Some((negative, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_i64, parse_u64};
+
+    #[test]
+    fn numbers_are_read_as_memcached_reads_them() {
+        let check =
+            |text: &str, number: Option<u64>| assert_eq!(parse_u64(text.as_bytes()), number, "{text:?}");
+        check("10", Some(10));
+        check(" 12 ", Some(12));
+        check("+7", Some(7));
+        check("5 abc", Some(5));
+        check("5abc", None);
+        check("", None);
+        check("  ", None);
+        check("-5", None);
+        check("-18446744073709551615", Some(1));
+        check("18446744073709551615", Some(u64::MAX));
+        check("18446744073709551616", None);
+        let check = |text: &str, number: Option<i64>| assert_eq!(parse_i64(text.as_bytes()), number, "{text:?}");
+        check("-1", Some(-1));
+        check("+1", Some(1));
+        check("-9223372036854775808", Some(i64::MIN));
+        check("9223372036854775808", None);
+    }
+}
