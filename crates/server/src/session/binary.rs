@@ -1,1 +1,273 @@
-//! To be written.
+//! A connection that speaks the binary protocol: requests executed on the cache, replies encoded.
+
+mod store;
+
+use scrubjay_cache::{Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice};
+use scrubjay_net::{Handled, Next, Output};
+use scrubjay_protocol::binary::{
+    Command, EXPTIME_DO_NOT_CREATE, Echo, Head, ParseError, Reply, Request, Status, encode_error,
+    encode_head, encode_stat, encode_value, parse,
+};
+
+use self::store::Pending;
+use super::Context;
+
+/// Longest value that is waited for as a whole, in bytes; longer ones are received piece by piece.
+const WAIT_VALUE_LEN_MAX: u32 = 64 << 10;
+
+/// Longest value that is copied into the output; longer ones go out from where they lie.
+const COPY_VALUE_LEN_MAX: usize = 4 << 10;
+
+/// Bytes of replies that one call makes before others have their turn.
+const OUTPUT_PER_CALL: usize = 256 << 10;
+
+/// What one connection is in the middle of.
+#[derive(Debug, Default)]
+pub(crate) struct BinaryState {
+    step: Step,
+}
+
+#[derive(Debug, Default)]
+enum Step {
+    /// The input starts with a header.
+    #[default]
+    Request,
+    /// The input starts with the next bytes of a value that is being received.
+    Value(Box<Pending>),
+    /// So many bytes of input belong to a value that nobody wants.
+    Swallow(u32),
+}
+
+/// How a step ended.
+enum Progress {
+    /// So many bytes are done with.
+    Consumed(usize),
+    /// More input is needed; nothing was consumed.
+    Wait,
+    /// The last reply is in the output.
+    Close,
+}
+
+/// Handles as many requests as `input` holds, but at most a fair share, and appends their replies to `output`.
+pub(crate) fn handle(
+    state: &mut BinaryState,
+    context: &mut Context<'_>,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> Handled {
+    let mut consumed = 0;
+    for _ in 0..context.requests_per_call() {
+        let progress = match &mut state.step {
+            Step::Request => handle_request(&mut state.step, context, &input[consumed..], output),
+            Step::Value(_) => store::receive(&mut state.step, context, &input[consumed..], output),
+            Step::Swallow(left) => swallow(left, &input[consumed..]),
+        };
+        if let Step::Swallow(0) = state.step {
+            state.step = Step::Request;
+        }
+        let next = match progress {
+            Progress::Consumed(len) => {
+                consumed += len;
+                if output.len() < OUTPUT_PER_CALL {
+                    continue;
+                }
+                Next::Again
+            }
+            Progress::Wait => Next::Wait,
+            Progress::Close => Next::Close,
+        };
+        return Handled { consumed, next };
+    }
+    Handled {
+        consumed,
+        next: Next::Again,
+    }
+}
+
+fn swallow(left: &mut u32, input: &[u8]) -> Progress {
+    let len = input.len().min(*left as usize);
+    *left -= len as u32;
+    if len == 0 {
+        return Progress::Wait;
+    }
+    Progress::Consumed(len)
+}
+
+fn handle_request(
+    step: &mut Step,
+    context: &mut Context<'_>,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> Progress {
+    let request = match parse(input) {
+        Ok(request) => request,
+        Err(ParseError::Incomplete(_)) => return Progress::Wait,
+        Err(ParseError::BadMagic) => return Progress::Close,
+    };
+    match request.command {
+        Command::Store { verb, flags, exptime } => {
+            return store::begin(step, context, &request, (verb, flags, exptime), input, output);
+        }
+        Command::Get { touch, reply } => get(context, &request, touch, reply, output),
+        Command::Delete => delete(context, &request, output.bytes()),
+        Command::Arithmetic { .. } => arithmetic(context, &request, output.bytes()),
+        Command::Flush { exptime } => flush(context, &request, exptime, output.bytes()),
+        Command::Noop => encode_value(request.echo, 0, b"", output.bytes()),
+        Command::Version => encode_value(request.echo, 0, super::VERSION.as_bytes(), output.bytes()),
+        Command::Stat => stat(context, &request, output.bytes()),
+        Command::Quit => {
+            succeed(&request, 0, b"", output.bytes());
+            return Progress::Close;
+        }
+        Command::Unknown => {
+            fail(request.echo, Status::UnknownCommand, output.bytes());
+            *step = Step::Swallow(request.value_len);
+        }
+        Command::Contradictory => {
+            fail(request.echo, Status::UnknownCommand, output.bytes());
+            return Progress::Close;
+        }
+        Command::Invalid => {
+            fail(request.echo, Status::InvalidArguments, output.bytes());
+            return Progress::Close;
+        }
+    }
+    Progress::Consumed(request.len)
+}
+
+/// The usual reply, which a quiet request does without.
+fn succeed(request: &Request<'_>, cas: u64, value: &[u8], out: &mut Vec<u8>) {
+    if !request.quiet {
+        encode_value(request.echo, cas, value, out);
+    }
+}
+
+fn fail(echo: Echo, status: Status, out: &mut Vec<u8>) {
+    encode_error(echo, status, status.text(), out);
+}
+
+fn get(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    touch: Option<u32>,
+    reply: Reply,
+    output: &mut Output<PinnedSlice>,
+) {
+    let get = Get {
+        touch: touch.map(i64::from),
+        ..Get::key(request.key)
+    };
+    let hit = context.worker.get(&get);
+    match &hit {
+        Some(hit) => send_hit(request, reply, hit, output),
+        None if request.quiet => {}
+        None if reply == Reply::KeyAndValue => send_miss_with_key(request, output.bytes()),
+        None => fail(request.echo, Status::NotFound, output.bytes()),
+    }
+}
+
+fn send_hit(request: &Request<'_>, reply: Reply, hit: &Hit<'_>, output: &mut Output<PinnedSlice>) {
+    let key = if reply == Reply::KeyAndValue {
+        request.key
+    } else {
+        b""
+    };
+    let value_len = if reply == Reply::Flags { 0 } else { hit.value_len() };
+    let head = Head {
+        echo: request.echo,
+        status: Status::Success,
+        cas: hit.cas,
+        extras_len: 4,
+        key_len: key.len() as u16,
+        value_len: value_len as u32,
+    };
+    let out = output.bytes();
+    encode_head(&head, out);
+    out.extend_from_slice(&hit.flags.to_be_bytes());
+    out.extend_from_slice(key);
+    if value_len > COPY_VALUE_LEN_MAX {
+        hit.pins().for_each(|pin| output.push_shared(pin));
+    } else if value_len > 0 {
+        hit.append_to(out);
+    }
+}
+
+/// A miss of the forms that return keys is answered with the key where others have a text.
+fn send_miss_with_key(request: &Request<'_>, out: &mut Vec<u8>) {
+    let head = Head {
+        echo: request.echo,
+        status: Status::NotFound,
+        cas: 0,
+        extras_len: 0,
+        key_len: request.key.len() as u16,
+        value_len: 0,
+    };
+    encode_head(&head, out);
+    out.extend_from_slice(request.key);
+}
+
+fn given_cas(request: &Request<'_>) -> Option<u64> {
+    (request.cas != 0).then_some(request.cas)
+}
+
+fn delete(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
+    let delete = Delete {
+        compare_cas: given_cas(request),
+        ..Delete::key(request.key)
+    };
+    match context.worker.delete(&delete) {
+        DeleteOutcome::Deleted => succeed(request, 0, b"", out),
+        DeleteOutcome::NotFound => fail(request.echo, Status::NotFound, out),
+        DeleteOutcome::Exists => fail(request.echo, Status::Exists, out),
+        DeleteOutcome::NoMemory => fail(request.echo, Status::OutOfMemory, out),
+    }
+}
+
+fn arithmetic(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
+    let Command::Arithmetic {
+        decrement,
+        delta,
+        initial,
+        exptime,
+    } = request.command
+    else {
+        return;
+    };
+    let arith = Arith {
+        compare_cas: given_cas(request),
+        initial: (exptime != EXPTIME_DO_NOT_CREATE).then_some((initial, i64::from(exptime))),
+        ..Arith::key(request.key, delta, decrement)
+    };
+    match context.worker.arith(&arith) {
+        ArithOutcome::Value { number, cas, .. } => succeed(request, cas, &number.to_be_bytes(), out),
+        ArithOutcome::NotFound => fail(request.echo, Status::NotFound, out),
+        ArithOutcome::NonNumeric => fail(request.echo, Status::NonNumeric, out),
+        ArithOutcome::Exists => fail(request.echo, Status::Exists, out),
+        ArithOutcome::NoMemory => {
+            let text = "Out of memory incrementing value";
+            encode_error(request.echo, Status::OutOfMemory, text, out);
+        }
+    }
+}
+
+fn flush(context: &mut Context<'_>, request: &Request<'_>, exptime: u32, out: &mut Vec<u8>) {
+    if !context.flush_enabled() {
+        return fail(request.echo, Status::AuthFailure, out);
+    }
+    context.worker.flush_all(i64::from(exptime));
+    succeed(request, 0, b"", out);
+}
+
+fn stat(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
+    let known = context.stats(request.key, &mut |name, value| {
+        encode_stat(request.echo, name, value, out);
+    });
+    if known {
+        encode_stat(request.echo, "", "", out);
+    } else {
+        fail(request.echo, Status::NotFound, out);
+    }
+}
+
+#[cfg(test)]
+mod tests;
