@@ -1,0 +1,5 @@
+//! A server under load and under attack, over real sockets.
+
+mod bad_input;
+mod kit;
+mod torture;

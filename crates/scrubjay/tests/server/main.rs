@@ -1,0 +1,5 @@
+//! The binary as its users see it: command lines, signals, files, exit statuses.
+
+mod kit;
+mod options;
+mod process;

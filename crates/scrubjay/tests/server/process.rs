@@ -1,0 +1,154 @@
+//! Start and stop, files and sockets.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use crate::kit::{Dir, Server, ask, run, scrubjay, signal, until, wait};
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
+}
+
+#[test]
+fn starts_on_loopback_says_so_and_stops_at_a_signal() {
+    for name in ["TERM", "INT", "USR1"] {
+        let server = Server::start("");
+        assert_eq!(ask(server.connect(), "version"), "VERSION 1.6.45");
+        let port = server.ports[0];
+        let (exit, said) = server.stop(name);
+        assert_eq!(exit, Some(0), "{name}: {said}");
+        assert!(said.contains(&format!("127.0.0.1:{port}")), "{said}");
+        assert!(said.contains("-l 0.0.0.0"), "{said}");
+        assert!(said.contains("64 MiB"), "{said}");
+        assert!(said.lines().count() < 24, "one screen: {said}");
+    }
+}
+
+#[test]
+fn hangup_is_survived() {
+    let server = Server::start("");
+    signal(server.child.id(), "HUP");
+    assert_eq!(ask(server.connect(), "version"), "VERSION 1.6.45");
+    assert_eq!(server.stop("TERM").0, Some(0));
+}
+
+#[test]
+fn serves_several_addresses() {
+    let server = Server::start("-l 127.0.0.1 -l 127.0.0.2");
+    assert_eq!(server.ports.len(), 2);
+    let (exit, said) = server.stop("TERM");
+    assert_eq!(exit, Some(0));
+    assert!(said.contains("127.0.0.2:"), "{said}");
+    assert!(!said.contains("-l 0.0.0.0"), "{said}");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let server = Server::start("");
+    let output = run(&format!("-p {}", server.ports[0]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(71), "{said}");
+    assert!(said.contains(&format!("127.0.0.1:{}", server.ports[0])), "{said}");
+}
+
+#[test]
+fn serves_a_unix_socket_instead_of_tcp() {
+    let dir = Dir::new();
+    let path = dir.path("socket");
+    let line = format!("-s {} -a 0770", path.display());
+    // Twice, to see that a socket left behind is no obstacle.
+    for _ in 0..2 {
+        let mut child = scrubjay(&line).stderr(Stdio::null()).spawn().expect("starts");
+        let stream = until(|| UnixStream::connect(&path).ok()).expect("listens");
+        assert_eq!(ask(stream, "version"), "VERSION 1.6.45");
+        let mode = std::fs::metadata(&path).expect("a socket").permissions().mode();
+        assert_eq!(mode & 0o777, 0o770);
+        child.kill().and_then(|()| child.wait()).expect("our child");
+    }
+}
+
+#[test]
+fn runs_in_the_background_with_a_pid_file() {
+    let dir = Dir::new();
+    let (pid_file, ports) = (dir.path("pid"), dir.path("ports"));
+    let line = format!("-d -u root -p -1 -P {}", pid_file.display());
+    let output = scrubjay(&line)
+        .env("MEMCACHED_PORT_FILENAME", &ports)
+        .output()
+        .expect("starts");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(
+        (output.stdout, output.stderr),
+        (Vec::new(), Vec::new()),
+        "-d says nothing"
+    );
+    // The command returns when the server is up: the files are there.
+    let pid: u32 = std::fs::read_to_string(&pid_file)
+        .expect("a pid")
+        .trim()
+        .parse()
+        .expect("a number");
+    let text = std::fs::read_to_string(&ports).expect("ports");
+    let port: u16 = text
+        .trim()
+        .rsplit(' ')
+        .next()
+        .and_then(|port| port.parse().ok())
+        .expect("a port");
+    let stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connects");
+    assert_eq!(ask(stream, "version"), "VERSION 1.6.45");
+    signal(pid, "TERM");
+    until(|| (!pid_file.exists()).then_some(())).expect("the pid file goes");
+}
+
+#[test]
+fn a_background_server_that_cannot_listen_fails_the_command() {
+    let server = Server::start("");
+    let output = run(&format!("-d -p {}", server.ports[0]));
+    assert_eq!(
+        output.status.code(),
+        Some(71),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn root_serves_no_network_unless_told_so() {
+    if !is_root() {
+        // Whoever is not root may serve what he likes; the refusal itself is tested at the table.
+        let server = Server::start("-l 0.0.0.0");
+        assert_eq!(server.stop("TERM").0, Some(0));
+        return;
+    }
+    let output = run("-p -1 -l 0.0.0.0");
+    assert_eq!(output.status.code(), Some(64));
+    assert_eq!(run("-p 0 -u no-such-user-here").status.code(), Some(67));
+    let server = Server::start("-l 0.0.0.0 -u nobody");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).expect("proc");
+    let uid = status
+        .lines()
+        .find(|line| line.starts_with("Uid:"))
+        .expect("a line");
+    assert!(!uid.split_whitespace().skip(1).any(|uid| uid == "0"), "{uid}");
+    assert_eq!(server.stop("TERM").0, Some(0));
+}
+
+#[test]
+fn shutdown_works_only_when_enabled() {
+    let server = Server::start("");
+    assert!(ask(server.connect(), "shutdown").starts_with("ERROR"));
+    assert_eq!(server.stop("TERM").0, Some(0));
+    let mut server = Server::start("-A");
+    let stream = server.connect();
+    std::io::Write::write_all(&mut &stream, b"shutdown\r\n").expect("writable");
+    let status = wait(&mut server.child).expect("it ends");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn very_verbose_prints_the_memory_layout() {
+    let (_, said) = Server::start("-vv").stop("TERM");
+    assert!(said.contains("segments of"), "{said}");
+}
