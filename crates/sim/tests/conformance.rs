@@ -20,7 +20,7 @@ fn scripts() -> Vec<Script> {
         .filter(|path| path.extension().is_some_and(|ending| ending == "script"))
         .collect();
     files.sort();
-    assert!(files.len() >= 40, "scripts are missing");
+    assert!(files.len() >= 45, "scripts are missing");
     let read = |path: &PathBuf| {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         Script::parse(&name, &std::fs::read_to_string(path).unwrap()).unwrap()

@@ -135,11 +135,17 @@ fn modes() -> impl Strategy<Value = StoreMode> {
     ]
 }
 
-fn operations() -> impl Strategy<Value = Operation> {
-    let key = || 0..6_usize;
-    let flag = || prop::bool::weighted(0.2);
-    let get = (
-        key(),
+fn keys() -> std::ops::Range<usize> {
+    0..6
+}
+
+fn flag() -> impl Strategy<Value = bool> {
+    prop::bool::weighted(0.2)
+}
+
+fn gets() -> impl Strategy<Value = Operation> {
+    (
+        keys(),
         some(exptimes()),
         some(exptimes()),
         some(0..20_i64),
@@ -159,44 +165,47 @@ fn operations() -> impl Strategy<Value = Operation> {
                 new_cas,
                 key_is_binary,
             },
-        );
-    let store = (
-        (
-            key(),
-            modes(),
-            prop_oneof![Just(0), any::<u32>()],
-            exptimes(),
-            values(),
-        ),
-        (
-            prop::option::of(1..50_000_usize),
-            some(cas()),
-            any::<bool>(),
-            some(given_cas()),
-        ),
-        (some(exptimes()), flag()),
-    )
-        .prop_map(
-            |((key, mode, flags, exptime, value), (pieces, compare_cas, invalidate, new_cas), rest)| {
-                // Add and replace come with no number: the protocol makes such requests a `cas`.
-                let compared = matches!(mode, StoreMode::Set | StoreMode::Append | StoreMode::Prepend);
-                Operation::Store {
-                    key,
-                    mode,
-                    flags,
-                    exptime,
-                    value,
-                    pieces,
-                    compare_cas: compare_cas.filter(|_| compared),
-                    invalidate,
-                    new_cas,
-                    vivify: rest.0,
-                    key_is_binary: rest.1,
-                }
-            },
-        );
-    let delete = (
-        key(),
+        )
+}
+
+fn stores() -> impl Strategy<Value = Operation> {
+    let what = (
+        keys(),
+        modes(),
+        prop_oneof![Just(0), any::<u32>()],
+        exptimes(),
+        values(),
+    );
+    let how = (
+        prop::option::of(1..50_000_usize),
+        some(cas()),
+        any::<bool>(),
+        some(given_cas()),
+    );
+    (what, how, some(exptimes()), flag()).prop_map(|(what, how, vivify, key_is_binary)| {
+        let (key, mode, flags, exptime, value) = what;
+        let (pieces, compare_cas, invalidate, new_cas) = how;
+        // Add and replace come with no number: the protocol makes such requests a `cas`.
+        let compared = matches!(mode, StoreMode::Set | StoreMode::Append | StoreMode::Prepend);
+        Operation::Store {
+            key,
+            mode,
+            flags,
+            exptime,
+            value,
+            pieces,
+            compare_cas: compare_cas.filter(|_| compared),
+            invalidate,
+            new_cas,
+            vivify,
+            key_is_binary,
+        }
+    })
+}
+
+fn deletes() -> impl Strategy<Value = Operation> {
+    (
+        keys(),
         some(cas()),
         any::<bool>(),
         flag(),
@@ -212,9 +221,12 @@ fn operations() -> impl Strategy<Value = Operation> {
                 touch,
                 new_cas,
             },
-        );
-    let arith = (
-        key(),
+        )
+}
+
+fn ariths() -> impl Strategy<Value = Operation> {
+    (
+        keys(),
         prop_oneof![0..20_u64, any::<u64>()],
         any::<bool>(),
         some(cas()),
@@ -232,16 +244,19 @@ fn operations() -> impl Strategy<Value = Operation> {
                 touch,
                 new_cas,
             },
-        );
+        )
+}
+
+fn operations() -> impl Strategy<Value = Operation> {
+    let delays = prop_oneof![Just(0), Just(-1), 1..5_i64, 1_799_999_999..1_800_000_030_i64];
     prop_oneof![
-        8 => get,
-        8 => store,
-        1 => key().prop_map(|key| Operation::Refuse { key }),
-        3 => delete,
-        3 => arith,
-        2 => (key(), exptimes()).prop_map(|(key, exptime)| Operation::Touch { key, exptime }),
-        1 => prop_oneof![Just(0), Just(-1), 1..5_i64, 1_799_999_999..1_800_000_030_i64]
-            .prop_map(|delay| Operation::Flush { delay }),
+        8 => gets(),
+        8 => stores(),
+        1 => keys().prop_map(|key| Operation::Refuse { key }),
+        3 => deletes(),
+        3 => ariths(),
+        2 => (keys(), exptimes()).prop_map(|(key, exptime)| Operation::Touch { key, exptime }),
+        1 => delays.prop_map(|delay| Operation::Flush { delay }),
         3 => (0..12_u64).prop_map(|quarters| Operation::Wait { millis: quarters * 250 }),
         1 => Just(Operation::Maintain),
     ]

@@ -83,6 +83,17 @@ impl Request {
         }
     }
 
+    /// Whether it is arithmetic. While a reply with an item's value waits to be sent, memcached makes a new item instead of
+    /// changing that one in place, and then neither pads the number nor keeps the lease; so replies are awaited first.
+    pub fn counts(&self) -> bool {
+        let Some(Part::Bytes(bytes)) = self.parts.first() else {
+            return false;
+        };
+        let text: [&[u8]; 3] = [b"incr", b"decr", b"ma "];
+        text.iter().any(|word| bytes.starts_with(word))
+            || matches!(bytes[..], [0x80, 5 | 6 | 0x15 | 0x16, ..])
+    }
+
     /// Changes a byte, leaves some out, repeats some, or cuts the end off.
     pub fn mutate(&mut self, random: &mut StdRng) {
         let Some(Part::Bytes(bytes)) = self.parts.first_mut() else {
@@ -167,12 +178,20 @@ impl Session {
         };
         let mut batches: Vec<Vec<Request>> = Vec::new();
         for _ in 0..random.random_range(1..4) {
-            let len = random.random_range(1..16);
-            batches.push((0..len).map(|_| request(random)).collect());
+            let mut batch: Vec<Request> = Vec::new();
+            for _ in 0..random.random_range(1..16) {
+                let request = request(random);
+                if request.counts() && batch.iter().any(|earlier| !earlier.counts()) {
+                    batches.push(std::mem::take(&mut batch));
+                }
+                batch.push(request);
+            }
+            batches.push(batch);
         }
         // Only at the end: what is broken may swallow or close.
         if random.random_ratio(1, 2) {
             let mut broken: Vec<Request> = (0..random.random_range(1..6)).map(|_| request(random)).collect();
+            broken.retain(|request| !request.counts());
             for request in &mut broken {
                 if random.random_ratio(2, 3) {
                     request.mutate(random);
