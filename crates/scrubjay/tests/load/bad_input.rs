@@ -127,7 +127,6 @@ fn a_body_that_is_declared_larger_than_allowed_is_swallowed() {
     while_others_work(|server| {
         let mut connection = server.connect();
         connection.send(format!("set big 0 0 {}\r\n", 1024 * MIB).as_bytes());
-        assert_eq!(connection.line(), "SERVER_ERROR object too large for cache");
         let piece = vec![b'x'; MIB];
         for _ in 0..128 {
             connection.send(&piece);
@@ -135,12 +134,11 @@ fn a_body_that_is_declared_larger_than_allowed_is_swallowed() {
         // And one whose body ends: the connection goes on.
         let mut connection = server.connect();
         connection.send(format!("set big 0 0 {}\r\n", 3 * MIB).as_bytes());
-        assert_eq!(connection.line(), "SERVER_ERROR object too large for cache");
         for _ in 0..3 {
             connection.send(&piece);
         }
         connection.send(b"\r\n");
-        assert_eq!(connection.rest(), "");
+        assert_eq!(connection.rest(), "SERVER_ERROR object too large for cache\r\n");
     });
 }
 
