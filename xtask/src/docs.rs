@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Documents with generated parts.
-const DOCUMENTS: &[&str] = &["COMPAT.md", "README.md"];
+const DOCUMENTS: &[&str] = &["COMPAT.md", "README.md", "docs/options.md"];
 
 const START: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";

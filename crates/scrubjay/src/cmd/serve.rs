@@ -12,7 +12,7 @@ use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::epoll::Listener;
 use scrubjay_io::entropy;
 use scrubjay_io::process::{self, Launcher, PidFile, Signal};
-use scrubjay_io::thread::Bell;
+use scrubjay_io::thread::{Bell, spawn};
 use scrubjay_net::{Control, Limits, Stop};
 use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, Environment, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
@@ -210,7 +210,7 @@ fn write_files(options: &Options, tcp: &[SocketAddr]) -> Option<PidFile> {
 /// Starts the threads beside the workers: one takes signals, one looks after the cache. They end with the process.
 fn start_helpers(cache: &Arc<Cache>, clock: Clock, control: &Arc<Control>) -> std::io::Result<()> {
     let control = Arc::clone(control);
-    scrubjay_io::thread::spawn("signals", move || {
+    spawn("signals", move || {
         loop {
             let signal = process::wait_signal();
             let is_stopping = control.stop() != Stop::No;
@@ -223,7 +223,7 @@ fn start_helpers(cache: &Arc<Cache>, clock: Clock, control: &Arc<Control>) -> st
         }
     })?;
     let cache = Arc::clone(cache);
-    scrubjay_io::thread::spawn("maintenance", move || {
+    spawn("maintenance", move || {
         let bell = Bell::default();
         loop {
             let is_more = cache.maintain(clock.now());
