@@ -1,0 +1,34 @@
+//! Bodies of the fuzz targets: whatever the bytes, parsing ends, within its input, and does not panic.
+
+use crate::binary;
+use crate::meta::{self, Verb};
+use crate::text;
+
+/// The classic text protocol.
+pub fn text(input: &[u8]) {
+    let mut rest = input;
+    while let Some(line) = text::first_line(rest) {
+        assert!(line.len <= rest.len(), "a line lies in its input");
+        let _ = text::parse(line.bytes);
+        rest = &rest[line.len..];
+    }
+}
+
+/// The meta protocol.
+pub fn meta(input: &[u8]) {
+    let mut rest = input;
+    while let Some(line) = text::first_line(rest) {
+        for verb in [Verb::Get, Verb::Set, Verb::Delete, Verb::Arith] {
+            if let Ok(meta) = meta::parse(verb, line.bytes) {
+                assert!(meta.key.bytes().len() <= crate::limits::KEY_LEN_MAX);
+            }
+        }
+        let _ = meta::parse_debug(line.bytes);
+        rest = &rest[line.len..];
+    }
+}
+
+/// The binary protocol.
+pub fn binary(input: &[u8]) {
+    let _ = binary::parse(input);
+}

@@ -1,0 +1,121 @@
+//! Replies of the text protocols: the only home of their wording. Source: memcached doc/protocol.txt; where it is silent,
+//! memcached 1.6.18's own words, for clients compare them.
+
+/// Words of a reply line, without its end.
+pub type Words = &'static str;
+
+/// Unknown command, or the wrong number of words.
+pub const ERROR: Words = "ERROR";
+/// A number or a key is not what it must be.
+pub const BAD_FORMAT: Words = "CLIENT_ERROR bad command line format";
+/// As above, of delete.
+pub const BAD_DELETE: Words = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
+/// A data block is not followed by a line end.
+pub const BAD_CHUNK: Words = "CLIENT_ERROR bad data chunk";
+/// An exptime is no number.
+pub const BAD_EXPTIME: Words = "CLIENT_ERROR invalid exptime argument";
+/// A delta is no number.
+pub const BAD_DELTA: Words = "CLIENT_ERROR invalid numeric delta argument";
+/// A value is no number.
+pub const NON_NUMERIC: Words = "CLIENT_ERROR cannot increment or decrement non-numeric value";
+/// A value is over the item size limit.
+pub const TOO_LARGE: Words = "SERVER_ERROR object too large for cache";
+/// No memory for a value.
+pub const NO_MEMORY: Words = "SERVER_ERROR out of memory storing object";
+/// No memory for a new number.
+pub const NO_MEMORY_ARITH: Words = "SERVER_ERROR out of memory";
+/// flush_all is off (`-F`).
+pub const FLUSH_OFF: Words = "CLIENT_ERROR flush_all not allowed";
+/// shutdown is off (no `-A`).
+pub const SHUTDOWN_OFF: Words = "ERROR: shutdown not enabled";
+/// `shutdown` with another word than `graceful`.
+pub const SHUTDOWN_MODE: Words = "CLIENT_ERROR invalid shutdown mode";
+/// The memory limit asked for is too small.
+pub const MEMLIMIT_TOO_SMALL: Words = "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m";
+/// The memory limit asked for looks like bytes.
+pub const MEMLIMIT_IN_BYTES: Words = "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes";
+/// The memory limit cannot go that far.
+pub const MEMLIMIT_OUT_OF_BOUNDS: Words = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust";
+/// A watch is asked for.
+pub const NO_WATCH: Words = "CLIENT_ERROR watch commands not allowed";
+/// A dump is asked for.
+pub const NO_DUMP: Words = "ERROR metadump not allowed";
+/// Certificates are to be read again.
+pub const NO_TLS: Words = "SERVER_ERROR TLS is not enabled";
+/// `slabs reassign` from a class to itself.
+pub const SAME_CLASS: Words = "SAME src and dst class are identical";
+/// `stats detail` without a word that it knows.
+pub const STATS_DETAIL_USAGE: Words = "CLIENT_ERROR usage: stats detail on|off|dump";
+/// `stats cachedump` without its numbers.
+pub const BAD_LINE: Words = "CLIENT_ERROR bad command line";
+
+/// Meta: a flag occurs twice.
+pub const META_DUPLICATE: Words = "CLIENT_ERROR duplicate flag";
+/// Meta: no such flag.
+pub const META_INVALID: Words = "CLIENT_ERROR invalid flag";
+/// Meta: any flag error of `md` and `ma`.
+pub const META_INVALID_OR_DUPLICATE: Words = "CLIENT_ERROR invalid or duplicate flag";
+/// Meta: a flag's token is no number.
+pub const META_BAD_TOKEN: Words = "CLIENT_ERROR bad token in command line format";
+/// Meta: the key is not base64.
+pub const META_BAD_KEY: Words = "CLIENT_ERROR error decoding key";
+/// Meta: the opaque is over 31 bytes.
+pub const META_OPAQUE_TOO_LONG: Words = "CLIENT_ERROR opaque token too long";
+/// Meta: too many flags.
+pub const META_TOO_MANY_FLAGS: Words = "CLIENT_ERROR options flags are too long";
+/// Meta: the mode is not one letter.
+pub const META_MODE_LENGTH: Words = "CLIENT_ERROR incorrect length for M token";
+/// Meta: `ms` has no such mode.
+pub const META_SET_MODE: Words = "CLIENT_ERROR invalid mode for ms M token";
+/// Meta: `ma` has no such mode.
+pub const META_ARITH_MODE: Words = "CLIENT_ERROR invalid mode for ma M token";
+/// Meta: the initial number is none.
+pub const META_BAD_INITIAL: Words = "CLIENT_ERROR invalid numeric initial value";
+
+/// Appends a reply line.
+#[inline]
+pub fn line(out: &mut Vec<u8>, words: &str) {
+    out.extend_from_slice(words.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a decimal number.
+#[inline]
+pub fn number(out: &mut Vec<u8>, number: u64) {
+    // Digits from the back; 2^64 - 1 has 20.
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = number;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends `VALUE key flags length[ cas]\r\n`.
+#[inline]
+pub fn value_head(out: &mut Vec<u8>, key: &[u8], flags: u32, len: usize, cas: Option<u64>) {
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    number(out, flags.into());
+    out.push(b' ');
+    number(out, len as u64);
+    if let Some(cas) = cas {
+        out.push(b' ');
+        number(out, cas);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `STAT name value\r\n`.
+pub fn stat(out: &mut Vec<u8>, name: &str, value: &str) {
+    for part in ["STAT ", name, " ", value, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}

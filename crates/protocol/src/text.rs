@@ -1,0 +1,323 @@
+//! The classic text protocol: command lines to requests.
+
+use scrubjay_base::number::{parse_i64, parse_u64};
+
+use crate::command::{self, Command, Insides, Shape, StoreVerb};
+use crate::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
+use crate::reply::{self, Words};
+use crate::tokens::{Tokens, next_token};
+
+/// A complete command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Its bytes without the end.
+    pub bytes: &'a [u8],
+    /// Bytes of input that it takes, with its end.
+    pub len: usize,
+}
+
+/// The first line of `input`, ended by `\n` or `\r\n`; `None` if it is not complete.
+#[inline]
+pub fn first_line(input: &[u8]) -> Option<Line<'_>> {
+    let end = memchr::memchr(b'\n', input)?;
+    // A line of one `\r` keeps it, as in memcached.
+    let bytes = match &input[..end] {
+        [bytes @ .., b'\r'] if !bytes.is_empty() => bytes,
+        bytes => bytes,
+    };
+    Some(Line { bytes, len: end + 1 })
+}
+
+/// A storage command's line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreLine<'a> {
+    /// Which of the six.
+    pub verb: StoreVerb,
+    /// The key.
+    pub key: &'a [u8],
+    /// Client flags.
+    pub flags: u32,
+    /// Wire exptime, 32 bits of it.
+    pub exptime: i64,
+    /// Bytes of the data block, without its line end.
+    pub value_len: usize,
+    /// The CAS number of `cas`.
+    pub cas: Option<u64>,
+}
+
+/// What a command line asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// Items by their keys, which follow in the line.
+    Get {
+        /// Answer CAS numbers too.
+        cas: bool,
+        /// New exptime of what is found.
+        touch: Option<i64>,
+        /// The rest of the line: keys and blanks.
+        keys: &'a [u8],
+    },
+    /// A data block follows the line.
+    Store(StoreLine<'a>),
+    /// A deletion.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Arithmetic.
+    Arith {
+        /// The key.
+        key: &'a [u8],
+        /// How much.
+        delta: u64,
+        /// Subtract.
+        decrement: bool,
+    },
+    /// A new exptime.
+    Touch {
+        /// The key.
+        key: &'a [u8],
+        /// Wire exptime.
+        exptime: i64,
+    },
+    /// Everything goes, `delay` as a wire exptime.
+    FlushAll {
+        /// 0: now.
+        delay: i64,
+    },
+    /// How much the server says.
+    Verbosity {
+        /// From 0.
+        level: u64,
+    },
+    /// The version.
+    Version,
+    /// Statistics; the words after `stats`.
+    Stats(&'a [u8]),
+    /// Close.
+    Quit,
+    /// Stop the server.
+    Shutdown {
+        /// Answer what was received first.
+        graceful: bool,
+    },
+    /// A new memory limit.
+    CacheMemlimit {
+        /// In units of 2^20 bytes.
+        megabytes: u64,
+    },
+    /// About insides that this server does not have; the whole line.
+    Insides(Insides, &'a [u8]),
+    /// A meta command and its line; see [`crate::meta`].
+    Meta(Shape),
+    /// An HTTP request: the peer is no client of ours.
+    Http,
+}
+
+/// A parsed line: the request or the words of its refusal, and whether the peer wants no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parsed<'a> {
+    /// What to do, or what to answer instead.
+    pub request: Result<Request<'a>, Words>,
+    /// `noreply` was given: nothing is answered, not even an error that is found after it.
+    pub noreply: bool,
+}
+
+impl<'a> Parsed<'a> {
+    fn refused(words: Words) -> Parsed<'a> {
+        Parsed { request: Err(words), noreply: false }
+    }
+
+    fn plain(request: Request<'a>) -> Parsed<'a> {
+        Parsed { request: Ok(request), noreply: false }
+    }
+}
+
+/// Reads a command line. Cost: one pass, no allocation.
+pub fn parse(line: &[u8]) -> Parsed<'_> {
+    let Some((verb, rest)) = next_token(line) else { return Parsed::refused(reply::ERROR) };
+    let Some(command) = command::find(verb) else {
+        let last = Tokens::cut(line).last();
+        return if last.starts_with(b"HTTP/") { Parsed::plain(Request::Http) } else { Parsed::refused(reply::ERROR) };
+    };
+    match command.shape {
+        Shape::Get { cas, touch } => parse_get(rest, cas, touch),
+        Shape::MetaGet | Shape::MetaSet | Shape::MetaDelete | Shape::MetaArith if next_token(rest).is_none() => {
+            Parsed::refused(reply::ERROR)
+        }
+        Shape::MetaGet | Shape::MetaSet | Shape::MetaDelete | Shape::MetaArith | Shape::MetaNoop | Shape::MetaDebug => {
+            Parsed::plain(Request::Meta(command.shape))
+        }
+        _ => parse_tokens(command, line, rest),
+    }
+}
+
+fn parse_get(rest: &[u8], cas: bool, touch: bool) -> Parsed<'_> {
+    let Some((first, after)) = next_token(rest) else { return Parsed::refused(reply::ERROR) };
+    if !touch {
+        return Parsed::plain(Request::Get { cas, touch: None, keys: rest });
+    }
+    match parse_exptime(first) {
+        Some(exptime) => Parsed::plain(Request::Get { cas, touch: Some(exptime), keys: after }),
+        None => Parsed::refused(reply::BAD_EXPTIME),
+    }
+}
+
+fn parse_tokens<'a>(command: &Command, line: &'a [u8], rest: &'a [u8]) -> Parsed<'a> {
+    let tokens = Tokens::cut(line);
+    let (least, most) = command.tokens;
+    if tokens.count() < least || tokens.count() > most {
+        return Parsed::refused(reply::ERROR);
+    }
+    let says_noreply = tokens.last() == b"noreply";
+    let (request, noreply) = match command.shape {
+        Shape::Store(verb) => (parse_store(verb, &tokens), says_noreply),
+        Shape::Delete => return parse_delete(&tokens, says_noreply),
+        Shape::Arith { decrement } => (parse_arith(&tokens, decrement), says_noreply),
+        Shape::Touch => (parse_touch(&tokens), says_noreply),
+        Shape::FlushAll => (parse_flush(&tokens, says_noreply), says_noreply),
+        Shape::Verbosity => (parse_verbosity(&tokens), says_noreply),
+        Shape::CacheMemlimit => {
+            let megabytes = parse_u64(tokens.get(1)).ok_or(reply::ERROR);
+            (megabytes.map(|megabytes| Request::CacheMemlimit { megabytes }), says_noreply)
+        }
+        Shape::Shutdown => {
+            let graceful = tokens.get(1) == b"graceful";
+            let known = graceful || tokens.count() == 1;
+            (if known { Ok(Request::Shutdown { graceful }) } else { Err(reply::SHUTDOWN_MODE) }, false)
+        }
+        Shape::Version => (Ok(Request::Version), false),
+        Shape::Stats => (Ok(Request::Stats(rest)), false),
+        Shape::Quit => (Ok(Request::Quit), false),
+        Shape::Insides(insides) => (Ok(Request::Insides(insides, line)), false),
+        Shape::Get { .. }
+        | Shape::MetaGet
+        | Shape::MetaSet
+        | Shape::MetaDelete
+        | Shape::MetaArith
+        | Shape::MetaNoop
+        | Shape::MetaDebug => (Err(reply::ERROR), false),
+    };
+    Parsed { request, noreply }
+}
+
+fn key<'a>(tokens: &Tokens<'a>) -> Result<&'a [u8], Words> {
+    let key = tokens.get(1);
+    if key.len() <= KEY_LEN_MAX { Ok(key) } else { Err(reply::BAD_FORMAT) }
+}
+
+/// An exptime: read with 64 bits, kept with 32, as memcached does.
+pub(crate) fn parse_exptime(token: &[u8]) -> Option<i64> {
+    parse_i64(token).map(|number| i64::from(number as i32))
+}
+
+/// Client flags: read with 64 bits, kept with 32, as memcached does.
+pub(crate) fn parse_flags(token: &[u8]) -> Option<u32> {
+    parse_u64(token).map(|number| number as u32)
+}
+
+/// The length of a data block.
+pub(crate) fn parse_value_len(token: &[u8]) -> Option<usize> {
+    let len = parse_i64(token)? as i32;
+    (0..=VALUE_LEN_MAX).contains(&len).then_some(len as usize)
+}
+
+fn parse_store<'a>(verb: StoreVerb, tokens: &Tokens<'a>) -> Result<Request<'a>, Words> {
+    let key = key(tokens)?;
+    let flags = parse_flags(tokens.get(2)).ok_or(reply::BAD_FORMAT)?;
+    let exptime = parse_exptime(tokens.get(3)).ok_or(reply::BAD_FORMAT)?;
+    let value_len = parse_value_len(tokens.get(4)).ok_or(reply::BAD_FORMAT)?;
+    let cas = match verb {
+        StoreVerb::Cas => Some(parse_u64(tokens.get(5)).ok_or(reply::BAD_FORMAT)?),
+        _ => None,
+    };
+    Ok(Request::Store(StoreLine { verb, key, flags, exptime, value_len, cas }))
+}
+
+fn parse_delete<'a>(tokens: &Tokens<'a>, says_noreply: bool) -> Parsed<'a> {
+    // An old client's hold time of 0 is let pass.
+    let zero = tokens.get(2) == b"0";
+    let (valid, noreply) = match tokens.count() {
+        2 => (true, false),
+        3 => (zero || says_noreply, says_noreply),
+        _ => (zero && says_noreply, says_noreply),
+    };
+    let request = if valid { key(tokens).map(|key| Request::Delete { key }) } else { Err(reply::BAD_DELETE) };
+    Parsed { request, noreply }
+}
+
+fn parse_arith<'a>(tokens: &Tokens<'a>, decrement: bool) -> Result<Request<'a>, Words> {
+    let key = key(tokens)?;
+    let delta = parse_u64(tokens.get(2)).ok_or(reply::BAD_DELTA)?;
+    Ok(Request::Arith { key, delta, decrement })
+}
+
+fn parse_touch<'a>(tokens: &Tokens<'a>) -> Result<Request<'a>, Words> {
+    let key = key(tokens)?;
+    let exptime = parse_exptime(tokens.get(2)).ok_or(reply::BAD_EXPTIME)?;
+    Ok(Request::Touch { key, exptime })
+}
+
+fn parse_flush<'a>(tokens: &Tokens<'a>, noreply: bool) -> Result<Request<'a>, Words> {
+    if tokens.count() == 1 + usize::from(noreply) {
+        return Ok(Request::FlushAll { delay: 0 });
+    }
+    let delay = parse_exptime(tokens.get(1)).ok_or(reply::BAD_FORMAT)?;
+    Ok(Request::FlushAll { delay })
+}
+
+fn parse_verbosity<'a>(tokens: &Tokens<'a>) -> Result<Request<'a>, Words> {
+    if tokens.get(1) == b"noreply" && tokens.count() == 2 {
+        return Err(reply::ERROR);
+    }
+    let level = parse_u64(tokens.get(1)).ok_or(reply::BAD_FORMAT)?;
+    Ok(Request::Verbosity { level })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, Request, first_line, parse};
+    use crate::reply;
+
+    #[test]
+    fn lines_end_with_or_without_carriage_return() {
+        let check = |input: &[u8], line: Option<(&[u8], usize)>| {
+            assert_eq!(first_line(input).map(|Line { bytes, len }| (bytes, len)), line.map(|(b, l)| (b, l)));
+        };
+        check(b"get k\r\nmore", Some((b"get k", 7)));
+        check(b"get k\n", Some((b"get k", 6)));
+        check(b"\n", Some((b"", 1)));
+        check(b"\r\n", Some((b"\r", 2)));
+        check(b"get k\r", None);
+    }
+
+    #[test]
+    fn refusals_have_memcacheds_words_and_noreply_covers_what_comes_after_it() {
+        let check = |line: &str, words: &str, noreply: bool| {
+            let parsed = parse(line.as_bytes());
+            assert_eq!((parsed.request, parsed.noreply), (Err(words_of(words)), noreply), "{line}");
+        };
+        check("", "ERROR", false);
+        check("gett k", "ERROR", false);
+        check("set k 0 0", "ERROR", false);
+        check("set k 0 0 noreply", reply::BAD_FORMAT, true);
+        check("set k -1 0 1", reply::BAD_FORMAT, false);
+        check("delete k 5", reply::BAD_DELETE, false);
+        check("incr k x", reply::BAD_DELTA, false);
+        check("touch k x noreply", reply::BAD_EXPTIME, true);
+        check("cas k 0 0 1", "ERROR", false);
+    }
+
+    fn words_of(words: &str) -> &'static str {
+        [reply::ERROR, reply::BAD_FORMAT, reply::BAD_DELETE, reply::BAD_DELTA, reply::BAD_EXPTIME]
+            .into_iter()
+            .find(|known| *known == words)
+            .unwrap()
+    }
+
+    #[test]
+    fn http_requests_are_known_by_their_last_word() {
+        assert_eq!(parse(b"GET / HTTP/1.1").request, Ok(Request::Http));
+        assert_eq!(parse(b"get HTTP/1.1").request, Ok(Request::Get { cas: false, touch: None, keys: b" HTTP/1.1" }));
+    }
+}
