@@ -8,7 +8,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("io", &["base"]),
     ("protocol", &["base"]),
     ("cache", &["io", "base"]),
-    ("net", &["protocol", "io", "base"]),
+    ("net", &["io", "base"]),
     ("server", &["net", "protocol", "cache", "io", "base"]),
     ("scrubjay", &["server", "net", "protocol", "cache", "io", "base"]),
     ("sim", &["server", "net", "protocol", "cache", "io", "base"]),
