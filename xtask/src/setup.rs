@@ -5,14 +5,14 @@ use std::process::Command;
 
 use crate::run::{exists, must};
 
-/// Debian packages, each with the file by which we know that it is there.
-const PACKAGES: &[(&str, &str)] = &[
-    ("memcached", "/usr/bin/memcached"),
-    ("libmemcached-tools", "/usr/bin/memccapable"),
-    ("php-cli", "/usr/bin/php"),
-    ("php-memcached", "/usr/share/doc/php-memcached"),
-    ("php-memcache", "/usr/share/doc/php-memcache"),
-    ("python3-venv", "/usr/share/doc/python3-venv"),
+/// Debian packages.
+const PACKAGES: &[&str] = &[
+    "libmemcached-tools",
+    "memcached",
+    "php-cli",
+    "php-memcache",
+    "php-memcached",
+    "python3-venv",
 ];
 
 /// Whether we are root, who may install packages.
@@ -26,11 +26,8 @@ pub fn is_root() -> bool {
 /// # Errors
 /// apt-get failed. What cannot be installed is no error here: the steps that need it say so.
 pub fn packages() -> Result<(), String> {
-    let missing: Vec<&str> = PACKAGES
-        .iter()
-        .filter(|(_, file)| !Path::new(file).exists())
-        .map(|(package, _)| *package)
-        .collect();
+    let is_missing = |package: &&&str| !Path::new(&format!("/var/lib/dpkg/info/{package}.list")).exists();
+    let missing: Vec<&&str> = PACKAGES.iter().filter(is_missing).collect();
     if missing.is_empty() || !is_root() || !exists("apt-get") {
         return Ok(());
     }

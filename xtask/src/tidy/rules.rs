@@ -77,19 +77,10 @@ impl Ratchet {
         })
     }
 
-    /// Complains about rows whose file is gone.
+    /// Complains about rows of files that are gone.
     pub fn check_that_all_is_needed(&self, root: &Path, complaints: &mut Vec<String>) {
-        let of_functions = self
-            .functions
-            .keys()
-            .map(|key| key.split("::").next().unwrap_or(key));
-        for path in self
-            .files
-            .keys()
-            .chain(self.calls.keys())
-            .map(String::as_str)
-            .chain(of_functions)
-        {
+        let of_functions = self.functions.keys().filter_map(|key| key.split("::").next());
+        for path in self.files.keys().map(String::as_str).chain(of_functions) {
             if !root.join(path).exists() {
                 complaints.push(format!(
                     "xtask/ratchet.toml: {path} does not exist, remove its row"
