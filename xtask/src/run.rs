@@ -155,7 +155,11 @@ pub fn capture(command: &mut Command) -> (bool, String) {
 pub fn must(command: &mut Command) -> Result<(), String> {
     match capture(command) {
         (true, _) => Ok(()),
-        (false, output) => Err(format!("{command:?}:\n{output}")),
+        (false, output) => {
+            let words = std::iter::once(command.get_program()).chain(command.get_args());
+            let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+            Err(format!("{}:\n{output}", words.join(" ")))
+        }
     }
 }
 
