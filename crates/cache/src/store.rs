@@ -451,18 +451,18 @@ impl Worker {
                 }
             };
             let (location, old_len) = (found.location, found.item.value_len());
-            // memcached's order: no number can be that long, then the CAS number, then the digits.
-            let number = if found.item.is_chained() {
-                None
-            } else {
-                parse_u64(found.item.inline_value())
-            };
-            if old_len == 0 || found.item.is_chained() {
+            // In memcached's order: an empty value is no number, then the CAS number counts, then the digits.
+            if old_len == 0 {
                 break ArithOutcome::NonNumeric;
             }
             if arith.compare_cas.is_some_and(|cas| cas != old.cas.unwrap_or(0)) {
                 break ArithOutcome::Exists;
             }
+            let number = if found.item.is_chained() {
+                None
+            } else {
+                parse_u64(found.item.inline_value())
+            };
             let Some(number) = number else {
                 break ArithOutcome::NonNumeric;
             };

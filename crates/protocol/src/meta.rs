@@ -12,8 +12,10 @@ use crate::text::{parse_exptime, parse_flags, parse_value_len};
 use crate::tokens::Tokens;
 
 /// As memcached: padding is needed, bits that are left over are not looked at.
-const BASE64: GeneralPurpose =
-    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
 
 /// Most bytes of a key that 250 base64 letters make.
 const DECODED_KEY_MAX: usize = KEY_LEN_MAX / 4 * 3 + 3;
@@ -155,7 +157,9 @@ pub fn parse(verb: Verb, line: &[u8]) -> Result<Meta<'_>, Refused> {
     let mut meta = blank(raw_key, tokens);
     if verb != Verb::Set {
         return meta.read_flags(verb).map(|()| meta).map_err(|words| match verb {
-            Verb::Delete | Verb::Arith if words != reply::META_OPAQUE_TOO_LONG && words != reply::META_ARITH_MODE => {
+            Verb::Delete | Verb::Arith
+                if words != reply::META_OPAQUE_TOO_LONG && words != reply::META_ARITH_MODE =>
+            {
                 refuse(reply::META_INVALID_OR_DUPLICATE)
             }
             _ => refuse(words),
@@ -167,7 +171,9 @@ pub fn parse(verb: Verb, line: &[u8]) -> Result<Meta<'_>, Refused> {
         _ => return Err(refuse(reply::BAD_FORMAT)),
     };
     let swallow = Some(meta.value_len);
-    meta.read_flags(verb).map(|()| meta).map_err(|words| Refused { words, swallow })
+    meta.read_flags(verb)
+        .map(|()| meta)
+        .map_err(|words| Refused { words, swallow })
 }
 
 fn blank<'a>(raw_key: &'a [u8], tokens: Tokens<'a>) -> Meta<'a> {
@@ -303,7 +309,9 @@ pub fn parse_debug(line: &[u8]) -> Result<(Key<'_>, &[u8]), Words> {
     if tokens.get(2) != b"b" {
         return Ok((Key::Plain(raw_key), raw_key));
     }
-    decode_key(raw_key).map(|key| (key, raw_key)).ok_or(reply::BAD_FORMAT)
+    decode_key(raw_key)
+        .map(|key| (key, raw_key))
+        .ok_or(reply::BAD_FORMAT)
 }
 
 /// Appends ` k` and a key, as base64 with ` b` behind it if it is binary.
@@ -325,7 +333,11 @@ mod tests {
     #[test]
     fn flags_are_read_or_refused_with_memcacheds_words() {
         let check = |verb, line: &str, words: Option<&str>| {
-            assert_eq!(parse(verb, line.as_bytes()).err().map(|refused| refused.words), words, "{line}");
+            assert_eq!(
+                parse(verb, line.as_bytes()).err().map(|refused| refused.words),
+                words,
+                "{line}"
+            );
         };
         check(Verb::Get, "mg k v t O1", None);
         check(Verb::Get, "mg k v v", Some(reply::META_DUPLICATE));
@@ -352,6 +364,9 @@ mod tests {
         let meta = parse(Verb::Get, b"mg Zm9v b v").unwrap();
         assert_eq!(meta.key.bytes(), b"foo");
         assert!(matches!(meta.key, Key::Binary { .. }));
-        assert_eq!(parse(Verb::Get, b"mg Zm9 b").unwrap_err().words, reply::META_BAD_KEY);
+        assert_eq!(
+            parse(Verb::Get, b"mg Zm9 b").unwrap_err().words,
+            reply::META_BAD_KEY
+        );
     }
 }

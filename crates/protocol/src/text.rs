@@ -125,40 +125,67 @@ pub struct Parsed<'a> {
 
 impl<'a> Parsed<'a> {
     fn refused(words: Words) -> Parsed<'a> {
-        Parsed { request: Err(words), noreply: false }
+        Parsed {
+            request: Err(words),
+            noreply: false,
+        }
     }
 
     fn plain(request: Request<'a>) -> Parsed<'a> {
-        Parsed { request: Ok(request), noreply: false }
+        Parsed {
+            request: Ok(request),
+            noreply: false,
+        }
     }
 }
 
 /// Reads a command line. Cost: one pass, no allocation.
 pub fn parse(line: &[u8]) -> Parsed<'_> {
-    let Some((verb, rest)) = next_token(line) else { return Parsed::refused(reply::ERROR) };
+    let Some((verb, rest)) = next_token(line) else {
+        return Parsed::refused(reply::ERROR);
+    };
     let Some(command) = command::find(verb) else {
         let last = Tokens::cut(line).last();
-        return if last.starts_with(b"HTTP/") { Parsed::plain(Request::Http) } else { Parsed::refused(reply::ERROR) };
+        return if last.starts_with(b"HTTP/") {
+            Parsed::plain(Request::Http)
+        } else {
+            Parsed::refused(reply::ERROR)
+        };
     };
     match command.shape {
         Shape::Get { cas, touch } => parse_get(rest, cas, touch),
-        Shape::MetaGet | Shape::MetaSet | Shape::MetaDelete | Shape::MetaArith if next_token(rest).is_none() => {
+        Shape::MetaGet | Shape::MetaSet | Shape::MetaDelete | Shape::MetaArith
+            if next_token(rest).is_none() =>
+        {
             Parsed::refused(reply::ERROR)
         }
-        Shape::MetaGet | Shape::MetaSet | Shape::MetaDelete | Shape::MetaArith | Shape::MetaNoop | Shape::MetaDebug => {
-            Parsed::plain(Request::Meta(command.shape))
-        }
+        Shape::MetaGet
+        | Shape::MetaSet
+        | Shape::MetaDelete
+        | Shape::MetaArith
+        | Shape::MetaNoop
+        | Shape::MetaDebug => Parsed::plain(Request::Meta(command.shape)),
         _ => parse_tokens(command, line, rest),
     }
 }
 
 fn parse_get(rest: &[u8], cas: bool, touch: bool) -> Parsed<'_> {
-    let Some((first, after)) = next_token(rest) else { return Parsed::refused(reply::ERROR) };
+    let Some((first, after)) = next_token(rest) else {
+        return Parsed::refused(reply::ERROR);
+    };
     if !touch {
-        return Parsed::plain(Request::Get { cas, touch: None, keys: rest });
+        return Parsed::plain(Request::Get {
+            cas,
+            touch: None,
+            keys: rest,
+        });
     }
     match parse_exptime(first) {
-        Some(exptime) => Parsed::plain(Request::Get { cas, touch: Some(exptime), keys: after }),
+        Some(exptime) => Parsed::plain(Request::Get {
+            cas,
+            touch: Some(exptime),
+            keys: after,
+        }),
         None => Parsed::refused(reply::BAD_EXPTIME),
     }
 }
@@ -179,12 +206,22 @@ fn parse_tokens<'a>(command: &Command, line: &'a [u8], rest: &'a [u8]) -> Parsed
         Shape::Verbosity => (parse_verbosity(&tokens), says_noreply),
         Shape::CacheMemlimit => {
             let megabytes = parse_u64(tokens.get(1)).ok_or(reply::ERROR);
-            (megabytes.map(|megabytes| Request::CacheMemlimit { megabytes }), says_noreply)
+            (
+                megabytes.map(|megabytes| Request::CacheMemlimit { megabytes }),
+                says_noreply,
+            )
         }
         Shape::Shutdown => {
             let graceful = tokens.get(1) == b"graceful";
             let known = graceful || tokens.count() == 1;
-            (if known { Ok(Request::Shutdown { graceful }) } else { Err(reply::SHUTDOWN_MODE) }, false)
+            (
+                if known {
+                    Ok(Request::Shutdown { graceful })
+                } else {
+                    Err(reply::SHUTDOWN_MODE)
+                },
+                false,
+            )
         }
         Shape::Version => (Ok(Request::Version), false),
         Shape::Stats => (Ok(Request::Stats(rest)), false),
@@ -203,7 +240,11 @@ fn parse_tokens<'a>(command: &Command, line: &'a [u8], rest: &'a [u8]) -> Parsed
 
 fn key<'a>(tokens: &Tokens<'a>) -> Result<&'a [u8], Words> {
     let key = tokens.get(1);
-    if key.len() <= KEY_LEN_MAX { Ok(key) } else { Err(reply::BAD_FORMAT) }
+    if key.len() <= KEY_LEN_MAX {
+        Ok(key)
+    } else {
+        Err(reply::BAD_FORMAT)
+    }
 }
 
 /// An exptime: read with 64 bits, kept with 32, as memcached does.
@@ -231,7 +272,14 @@ fn parse_store<'a>(verb: StoreVerb, tokens: &Tokens<'a>) -> Result<Request<'a>, 
         StoreVerb::Cas => Some(parse_u64(tokens.get(5)).ok_or(reply::BAD_FORMAT)?),
         _ => None,
     };
-    Ok(Request::Store(StoreLine { verb, key, flags, exptime, value_len, cas }))
+    Ok(Request::Store(StoreLine {
+        verb,
+        key,
+        flags,
+        exptime,
+        value_len,
+        cas,
+    }))
 }
 
 fn parse_delete<'a>(tokens: &Tokens<'a>, says_noreply: bool) -> Parsed<'a> {
@@ -242,14 +290,22 @@ fn parse_delete<'a>(tokens: &Tokens<'a>, says_noreply: bool) -> Parsed<'a> {
         3 => (zero || says_noreply, says_noreply),
         _ => (zero && says_noreply, says_noreply),
     };
-    let request = if valid { key(tokens).map(|key| Request::Delete { key }) } else { Err(reply::BAD_DELETE) };
+    let request = if valid {
+        key(tokens).map(|key| Request::Delete { key })
+    } else {
+        Err(reply::BAD_DELETE)
+    };
     Parsed { request, noreply }
 }
 
 fn parse_arith<'a>(tokens: &Tokens<'a>, decrement: bool) -> Result<Request<'a>, Words> {
     let key = key(tokens)?;
     let delta = parse_u64(tokens.get(2)).ok_or(reply::BAD_DELTA)?;
-    Ok(Request::Arith { key, delta, decrement })
+    Ok(Request::Arith {
+        key,
+        delta,
+        decrement,
+    })
 }
 
 fn parse_touch<'a>(tokens: &Tokens<'a>) -> Result<Request<'a>, Words> {
@@ -282,7 +338,10 @@ mod tests {
     #[test]
     fn lines_end_with_or_without_carriage_return() {
         let check = |input: &[u8], line: Option<(&[u8], usize)>| {
-            assert_eq!(first_line(input).map(|Line { bytes, len }| (bytes, len)), line.map(|(b, l)| (b, l)));
+            assert_eq!(
+                first_line(input).map(|Line { bytes, len }| (bytes, len)),
+                line.map(|(b, l)| (b, l))
+            );
         };
         check(b"get k\r\nmore", Some((b"get k", 7)));
         check(b"get k\n", Some((b"get k", 6)));
@@ -295,7 +354,11 @@ mod tests {
     fn refusals_have_memcacheds_words_and_noreply_covers_what_comes_after_it() {
         let check = |line: &str, words: &str, noreply: bool| {
             let parsed = parse(line.as_bytes());
-            assert_eq!((parsed.request, parsed.noreply), (Err(words_of(words)), noreply), "{line}");
+            assert_eq!(
+                (parsed.request, parsed.noreply),
+                (Err(words_of(words)), noreply),
+                "{line}"
+            );
         };
         check("", "ERROR", false);
         check("gett k", "ERROR", false);
@@ -309,15 +372,28 @@ mod tests {
     }
 
     fn words_of(words: &str) -> &'static str {
-        [reply::ERROR, reply::BAD_FORMAT, reply::BAD_DELETE, reply::BAD_DELTA, reply::BAD_EXPTIME]
-            .into_iter()
-            .find(|known| *known == words)
-            .unwrap()
+        [
+            reply::ERROR,
+            reply::BAD_FORMAT,
+            reply::BAD_DELETE,
+            reply::BAD_DELTA,
+            reply::BAD_EXPTIME,
+        ]
+        .into_iter()
+        .find(|known| *known == words)
+        .unwrap()
     }
 
     #[test]
     fn http_requests_are_known_by_their_last_word() {
         assert_eq!(parse(b"GET / HTTP/1.1").request, Ok(Request::Http));
-        assert_eq!(parse(b"get HTTP/1.1").request, Ok(Request::Get { cas: false, touch: None, keys: b" HTTP/1.1" }));
+        assert_eq!(
+            parse(b"get HTTP/1.1").request,
+            Ok(Request::Get {
+                cas: false,
+                touch: None,
+                keys: b" HTTP/1.1"
+            })
+        );
     }
 }

@@ -101,8 +101,6 @@ pub struct Options {
     pub dump_enabled: bool,
     /// Ends the prefix of a key in `stats detail` (`-D`).
     pub stat_delimiter: char,
-    /// `stats detail` counts from the start (`-D`).
-    pub detail_enabled: bool,
     /// Run in the background (`-d`).
     pub daemon: bool,
     /// File for the process id (`-P`).
@@ -142,7 +140,6 @@ impl Default for Options {
             flush_enabled: true,
             dump_enabled: true,
             stat_delimiter: ':',
-            detail_enabled: false,
             daemon: false,
             pid_file: None,
             user: None,

@@ -1,13 +1,15 @@
 //! What the event loop calls: a session for each connection, over one cache.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, Mutex};
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{Cache, PinnedSlice, Worker};
-use scrubjay_net::{Control, Counters, Handled, Next, Output, Peer, Service};
+use scrubjay_net::{Control, Counters, Handled, Output, Peer, Service};
 
 use crate::options::Options;
+use crate::session::{Context, Session};
+use crate::stats::{Baseline, WorkerCounters};
 
 /// What all workers of a server share.
 #[derive(Debug)]
@@ -22,6 +24,10 @@ pub struct Shared {
     pub control: Arc<Control>,
     /// How much is said on standard error; `verbosity` changes it.
     pub verbosity: AtomicU8,
+    /// Every worker's counts.
+    pub(crate) counters: Mutex<Vec<Arc<WorkerCounters>>>,
+    /// What `stats reset` found and subtracts since.
+    pub(crate) baseline: Mutex<Baseline>,
 }
 
 impl Shared {
@@ -29,12 +35,15 @@ impl Shared {
     pub fn new(cache: Arc<Cache>, options: Options) -> Arc<Shared> {
         let verbosity = AtomicU8::new(options.verbosity);
         let (net, control) = (Arc::default(), Arc::default());
+        let (counters, baseline) = (Mutex::default(), Mutex::default());
         Arc::new(Shared {
             cache,
             options,
             net,
             control,
             verbosity,
+            counters,
+            baseline,
         })
     }
 }
@@ -44,25 +53,38 @@ impl Shared {
 pub struct CacheService {
     shared: Arc<Shared>,
     worker: Worker,
+    counters: Arc<WorkerCounters>,
+    now: Now,
 }
 
 impl CacheService {
     /// A worker's service; at most as many as the cache has workers.
     pub fn new(shared: &Arc<Shared>) -> CacheService {
+        let counters = Arc::<WorkerCounters>::default();
+        shared
+            .counters
+            .lock()
+            .expect("nothing panics under this lock")
+            .push(Arc::clone(&counters));
         CacheService {
             shared: Arc::clone(shared),
             worker: shared.cache.worker(),
+            counters,
+            now: Now::default(),
         }
     }
 }
 
 impl Service for CacheService {
-    type Session = ();
+    type Session = Session;
     type Shared = PinnedSlice;
 
-    fn open(&mut self, _peer: Peer) {}
+    fn open(&mut self, _peer: Peer) -> Session {
+        Session::default()
+    }
 
     fn begin_turn(&mut self, now: Now) {
+        self.now = now;
         self.worker.begin_turn(now);
     }
 
@@ -70,28 +92,13 @@ impl Service for CacheService {
         self.worker.go_idle();
     }
 
-    // Only `version` and `shutdown` until sessions take over.
-    fn handle(&mut self, (): &mut (), input: &[u8], output: &mut Output<PinnedSlice>) -> Handled {
-        let Some(len) = input.iter().position(|byte| *byte == b'\n') else {
-            let next = if input.len() > 2048 {
-                Next::Close
-            } else {
-                Next::Wait
-            };
-            return Handled { consumed: 0, next };
+    fn handle(&mut self, session: &mut Session, input: &[u8], output: &mut Output<PinnedSlice>) -> Handled {
+        let mut context = Context {
+            worker: &mut self.worker,
+            shared: &self.shared,
+            counters: &self.counters,
+            now: self.now,
         };
-        let reply: &[u8] = match input[..len].trim_ascii_end() {
-            b"version" => b"VERSION 1.6.45\r\n",
-            b"shutdown" if self.shared.options.shutdown_enabled => {
-                self.shared.control.stop_gracefully();
-                b""
-            }
-            _ => b"ERROR\r\n",
-        };
-        output.bytes().extend_from_slice(reply);
-        Handled {
-            consumed: len + 1,
-            next: Next::Again,
-        }
+        session.handle(&mut context, input, output)
     }
 }

@@ -1,45 +1,215 @@
-//! To be written.
+//! One connection's conversation: bytes in, replies out, no sockets. The first byte decides the protocol.
+//!
+//! Whatever way the input is cut, the replies are the same: a request is handled when it is complete; only the keys of a
+//! multi-get and the bodies of large values are taken as they come.
 
 mod binary;
 mod meta;
 mod text;
 
-use scrubjay_cache::Worker;
+use scrubjay_base::time::Now;
+use scrubjay_cache::{
+    Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, Refusal, Store, StoreMode,
+    StoreOutcome, Worker,
+};
+use scrubjay_net::{Handled, Next, Output};
+
+use crate::service::Shared;
+use crate::stats::{self, Counter, WorkerCounters};
 
 /// The version on the wire: the protocol level that clients go by.
-pub(crate) const VERSION: &str = "1.6.45";
+pub const VERSION: &str = "1.6.45";
+
+/// Longest value that is waited for as a whole, in bytes; longer ones are received piece by piece.
+const WAIT_VALUE_LEN_MAX: usize = 64 << 10;
+
+/// Longest value that is copied into the output; longer ones go out from where they lie.
+const COPY_VALUE_LEN_MAX: usize = 4 << 10;
+
+/// Bytes of replies that one call makes before others have their turn.
+const OUTPUT_PER_CALL: usize = 256 << 10;
+
+/// First byte of a request in the binary protocol.
+const BINARY_MAGIC: u8 = 0x80;
 
 /// What a session needs of its worker to handle requests.
-pub(crate) struct Context<'a> {
+#[derive(Debug)]
+pub struct Context<'a> {
     /// The worker's door to the cache.
     pub worker: &'a mut Worker,
-    /// The server's options.
-    pub options: &'a crate::options::Options,
+    /// What all workers share.
+    pub shared: &'a Shared,
+    /// What this worker counts.
+    pub counters: &'a WorkerCounters,
+    /// The present moment.
+    pub now: Now,
 }
 
 impl Context<'_> {
-    /// Requests of one connection handled in one call.
-    pub fn requests_per_call(&self) -> usize {
-        self.options.requests_per_turn
+    fn requests_per_call(&self) -> usize {
+        self.shared.options.requests_per_turn
     }
 
-    /// Whether the cache keeps CAS numbers.
-    pub fn has_cas(&self) -> bool {
-        self.options.cas
+    fn has_cas(&self) -> bool {
+        self.shared.options.cas
     }
 
-    /// Whether flush_all is allowed.
-    pub fn flush_enabled(&self) -> bool {
-        self.options.flush_enabled
+    fn flush_enabled(&self) -> bool {
+        self.shared.options.flush_enabled
     }
 
-    /// Calls `each` with name and value of every statistic of the group that `key` names; `false` if there is no such group.
-    pub fn stats(&mut self, key: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
-        if key == b"settings" {
-            crate::options::settings(self.options)
-                .iter()
-                .for_each(|(name, value)| each(name, value));
+    /// Looks up and counts. Inlined: it is the hot path of every protocol.
+    #[inline]
+    fn get(&mut self, get: &Get<'_>) -> Option<Hit<'_>> {
+        let counters = self.counters;
+        let hit = self.worker.get(get);
+        counters.add(Counter::CmdGet);
+        let found = hit.as_ref().is_some_and(|hit| !hit.created);
+        if get.touch.is_some() {
+            counters.add(Counter::CmdTouch);
+            counters.add(if found {
+                Counter::TouchHits
+            } else {
+                Counter::TouchMisses
+            });
+        } else {
+            counters.add(if found {
+                Counter::GetHits
+            } else {
+                Counter::GetMisses
+            });
         }
-        key.is_empty() || key == b"settings"
+        hit
+    }
+
+    fn touch(&mut self, key: &[u8], exptime: i64) -> bool {
+        let found = self.worker.touch(key, exptime);
+        self.counters.add(Counter::CmdTouch);
+        self.counters.add(if found {
+            Counter::TouchHits
+        } else {
+            Counter::TouchMisses
+        });
+        found
+    }
+
+    fn store(&mut self, store: Store<'_>) -> StoreOutcome {
+        let compared = store.compare_cas.is_some() && store.mode == StoreMode::Set;
+        let outcome = self.worker.store(store);
+        self.counters.add(Counter::CmdSet);
+        if compared {
+            match outcome {
+                StoreOutcome::Stored { .. } => self.counters.add(Counter::CasHits),
+                StoreOutcome::Exists => self.counters.add(Counter::CasBadval),
+                StoreOutcome::NotFound => self.counters.add(Counter::CasMisses),
+                StoreOutcome::NotStored | StoreOutcome::Refused(_) => {}
+            }
+        }
+        if let StoreOutcome::Refused(why) = outcome {
+            self.count_refusal(why);
+        }
+        outcome
+    }
+
+    fn count_refusal(&self, why: Refusal) {
+        self.counters.add(match why {
+            Refusal::TooLarge => Counter::StoreTooLarge,
+            Refusal::NoMemory => Counter::StoreNoMemory,
+        });
+    }
+
+    /// The old item goes when a value that was to replace it was refused.
+    fn refuse(&mut self, key: &[u8], why: Refusal) {
+        self.worker.refuse(key, why);
+    }
+
+    fn delete(&mut self, delete: &Delete<'_>) -> DeleteOutcome {
+        let outcome = self.worker.delete(delete);
+        match outcome {
+            DeleteOutcome::Deleted => self.counters.add(Counter::DeleteHits),
+            DeleteOutcome::NotFound => self.counters.add(Counter::DeleteMisses),
+            DeleteOutcome::Exists | DeleteOutcome::NoMemory => {}
+        }
+        outcome
+    }
+
+    fn arith(&mut self, arith: &Arith<'_>) -> ArithOutcome {
+        let outcome = self.worker.arith(arith);
+        let (hits, misses) = if arith.decrement {
+            (Counter::DecrHits, Counter::DecrMisses)
+        } else {
+            (Counter::IncrHits, Counter::IncrMisses)
+        };
+        match outcome {
+            ArithOutcome::Value { created: false, .. } => self.counters.add(hits),
+            ArithOutcome::Value { created: true, .. } | ArithOutcome::NotFound => self.counters.add(misses),
+            ArithOutcome::NonNumeric | ArithOutcome::Exists | ArithOutcome::NoMemory => {}
+        }
+        outcome
+    }
+
+    fn flush_all(&mut self, delay: i64) {
+        self.counters.add(Counter::CmdFlush);
+        self.worker.flush_all(delay);
+    }
+
+    /// Calls `each` with name and value of every statistic of the group that `key` names; `false` if there is no such
+    /// group.
+    fn stats(&mut self, key: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
+        stats::report(self.shared, self.now, key, each)
+    }
+}
+
+/// One connection's state.
+#[derive(Debug, Default)]
+pub struct Session {
+    protocol: Protocol,
+}
+
+#[derive(Debug, Default)]
+enum Protocol {
+    /// Nothing was received yet.
+    #[default]
+    Unknown,
+    Text(text::TextState),
+    Binary(binary::BinaryState),
+}
+
+impl Session {
+    /// Handles as many requests as `input` holds, at most a fair share of them, and appends their replies to `output`.
+    /// The input of the next call starts with what this one did not consume.
+    pub fn handle(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &[u8],
+        output: &mut Output<PinnedSlice>,
+    ) -> Handled {
+        if let Protocol::Unknown = self.protocol {
+            match input.first() {
+                None => {
+                    return Handled {
+                        consumed: 0,
+                        next: Next::Wait,
+                    };
+                }
+                Some(&BINARY_MAGIC) => self.protocol = Protocol::Binary(binary::BinaryState::default()),
+                Some(_) => self.protocol = Protocol::Text(text::TextState::default()),
+            }
+        }
+        match &mut self.protocol {
+            Protocol::Unknown => unreachable!("decided above"),
+            Protocol::Text(state) => text::handle(state, context, input, output),
+            Protocol::Binary(state) => binary::handle(state, context, input, output),
+        }
+    }
+}
+
+/// Appends a hit's value: copied if it is small, else from where it lies.
+#[inline]
+fn push_value(hit: &Hit<'_>, output: &mut Output<PinnedSlice>) {
+    if hit.value_len() > COPY_VALUE_LEN_MAX {
+        hit.pins().for_each(|pin| output.push_shared(pin));
+    } else {
+        hit.append_to(output.bytes());
     }
 }

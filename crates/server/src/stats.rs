@@ -1,1 +1,441 @@
-//! To be written.
+//! THE statistics table: every name that `stats` answers, in memcached's order, and where its value comes from.
+//!
+//! Counts of commands belong to each worker and are added up when asked. Names that stand for parts which this server
+//! does not have (slabs, LRU, crawler, watchers) are constants, so that tools which read them go on working.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use scrubjay_base::time::Now;
+use scrubjay_cache::{Counters as CacheCounters, Usage};
+
+use crate::options;
+use crate::service::Shared;
+use crate::session::VERSION;
+
+/// What each worker counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is named as in `stats` and explained in its row")]
+pub enum Counter {
+    CmdGet,
+    CmdSet,
+    CmdFlush,
+    CmdTouch,
+    CmdMeta,
+    GetHits,
+    GetMisses,
+    DeleteMisses,
+    DeleteHits,
+    IncrMisses,
+    IncrHits,
+    DecrMisses,
+    DecrHits,
+    CasMisses,
+    CasHits,
+    CasBadval,
+    TouchHits,
+    TouchMisses,
+    StoreTooLarge,
+    StoreNoMemory,
+}
+
+const COUNTERS: usize = Counter::StoreNoMemory as usize + 1;
+
+/// One worker's counts: written by that worker only.
+#[derive(Debug, Default)]
+pub struct WorkerCounters([AtomicU64; COUNTERS]);
+
+impl WorkerCounters {
+    /// Counts one. A load and a store: there is no other writer.
+    #[inline]
+    pub fn add(&self, counter: Counter) {
+        let count = &self.0[counter as usize];
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+}
+
+/// Sums at the last `stats reset`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Baseline {
+    commands: [u64; COUNTERS],
+    cache: CacheCounters,
+    net: [u64; 4],
+}
+
+/// Everything that `stats` is computed from, read once.
+struct Reading<'a> {
+    shared: &'a Shared,
+    now: Now,
+    commands: [u64; COUNTERS],
+    cache: CacheCounters,
+    usage: Usage,
+    /// Connections accepted and refused, bytes read and written.
+    net: [u64; 4],
+}
+
+fn command_sums(shared: &Shared) -> [u64; COUNTERS] {
+    let mut sums = [0; COUNTERS];
+    let counters = shared.counters.lock().expect("nothing panics under this lock");
+    for worker in counters.iter().map(Arc::as_ref) {
+        sums.iter_mut()
+            .zip(&worker.0)
+            .for_each(|(sum, count)| *sum += count.load(Ordering::Relaxed));
+    }
+    sums
+}
+
+fn net_sums(shared: &Shared) -> [u64; 4] {
+    let net = &shared.net;
+    [
+        &net.total_connections,
+        &net.rejected_connections,
+        &net.bytes_read,
+        &net.bytes_written,
+    ]
+    .map(|count| count.load(Ordering::Relaxed))
+}
+
+/// Starts the counts anew, as `stats reset` does.
+pub(crate) fn reset(shared: &Shared) {
+    let baseline = Baseline {
+        commands: command_sums(shared),
+        cache: shared.cache.counters(),
+        net: net_sums(shared),
+    };
+    *shared.baseline.lock().expect("nothing panics under this lock") = baseline;
+}
+
+impl<'a> Reading<'a> {
+    fn take(shared: &'a Shared, now: Now) -> Reading<'a> {
+        let baseline = shared
+            .baseline
+            .lock()
+            .expect("nothing panics under this lock")
+            .clone();
+        let mut commands = command_sums(shared);
+        commands
+            .iter_mut()
+            .zip(baseline.commands)
+            .for_each(|(sum, before)| *sum -= before);
+        let mut net = net_sums(shared);
+        net.iter_mut()
+            .zip(baseline.net)
+            .for_each(|(sum, before)| *sum -= before);
+        let mut cache = shared.cache.counters();
+        cache.created -= baseline.cache.created;
+        let (removed, before) = (&mut cache.removed, baseline.cache.removed);
+        removed.expired -= before.expired;
+        removed.evicted -= before.evicted;
+        removed.replaced -= before.replaced;
+        removed.deleted -= before.deleted;
+        removed.flushed -= before.flushed;
+        removed.too_large -= before.too_large;
+        removed.no_memory -= before.no_memory;
+        removed.limit_lowered -= before.limit_lowered;
+        cache.evicted_unfetched -= baseline.cache.evicted_unfetched;
+        cache.expired_unfetched -= baseline.cache.expired_unfetched;
+        Reading {
+            shared,
+            now,
+            commands,
+            cache,
+            usage: shared.cache.usage(),
+            net,
+        }
+    }
+
+    fn command(&self, counter: Counter) -> u64 {
+        self.commands[counter as usize]
+    }
+
+    fn evictions(&self) -> u64 {
+        self.cache.removed.evicted + self.cache.removed.limit_lowered
+    }
+}
+
+/// Where a value comes from.
+enum Source {
+    /// A worker's count.
+    Count(Counter),
+    /// Always this, for a part that is not here.
+    Always(&'static str),
+    /// A number.
+    Number(fn(&Reading<'_>) -> u64),
+    /// Anything else.
+    Text(fn(&Reading<'_>) -> String),
+}
+
+use Source::{Always, Count, Number, Text};
+
+/// `stats`
+const GENERAL: &[(&str, Source)] = &[
+    ("pid", Number(|_| std::process::id().into())),
+    ("uptime", Number(|reading| reading.now.secs())),
+    (
+        "time",
+        Number(|reading| (reading.shared.cache.config().unix_millis_at_start + reading.now.millis()) / 1000),
+    ),
+    ("version", Always(VERSION)),
+    ("scrubjay_version", Always(env!("CARGO_PKG_VERSION"))),
+    ("pointer_size", Always("64")),
+    ("rusage_user", Text(|_| scrubjay_io::process::cpu_seconds().0)),
+    ("rusage_system", Text(|_| scrubjay_io::process::cpu_seconds().1)),
+    (
+        "max_connections",
+        Number(|reading| reading.shared.options.conn_limit as u64),
+    ),
+    (
+        "curr_connections",
+        Number(|reading| reading.shared.net.curr_connections.load(Ordering::Relaxed)),
+    ),
+    ("total_connections", Number(|reading| reading.net[0])),
+    ("rejected_connections", Number(|reading| reading.net[1])),
+    (
+        "connection_structures",
+        Number(|reading| reading.shared.net.curr_connections.load(Ordering::Relaxed)),
+    ),
+    ("response_obj_oom", Always("0")),
+    ("response_obj_count", Always("0")),
+    ("response_obj_bytes", Always("0")),
+    ("read_buf_count", Always("0")),
+    ("read_buf_bytes", Always("0")),
+    ("read_buf_bytes_free", Always("0")),
+    ("read_buf_oom", Always("0")),
+    ("reserved_fds", Always("20")),
+    ("cmd_get", Count(Counter::CmdGet)),
+    ("cmd_set", Count(Counter::CmdSet)),
+    ("cmd_flush", Count(Counter::CmdFlush)),
+    ("cmd_touch", Count(Counter::CmdTouch)),
+    ("cmd_meta", Count(Counter::CmdMeta)),
+    ("get_hits", Count(Counter::GetHits)),
+    ("get_misses", Count(Counter::GetMisses)),
+    ("get_expired", Always("0")),
+    ("get_flushed", Always("0")),
+    ("delete_misses", Count(Counter::DeleteMisses)),
+    ("delete_hits", Count(Counter::DeleteHits)),
+    ("incr_misses", Count(Counter::IncrMisses)),
+    ("incr_hits", Count(Counter::IncrHits)),
+    ("decr_misses", Count(Counter::DecrMisses)),
+    ("decr_hits", Count(Counter::DecrHits)),
+    ("cas_misses", Count(Counter::CasMisses)),
+    ("cas_hits", Count(Counter::CasHits)),
+    ("cas_badval", Count(Counter::CasBadval)),
+    ("touch_hits", Count(Counter::TouchHits)),
+    ("touch_misses", Count(Counter::TouchMisses)),
+    ("store_too_large", Count(Counter::StoreTooLarge)),
+    ("store_no_memory", Count(Counter::StoreNoMemory)),
+    ("auth_cmds", Always("0")),
+    ("auth_errors", Always("0")),
+    ("bytes_read", Number(|reading| reading.net[2])),
+    ("bytes_written", Number(|reading| reading.net[3])),
+    ("limit_maxbytes", Number(|reading| reading.usage.memory_max)),
+    (
+        "accepting_conns",
+        Number(|reading| {
+            1 - reading
+                .shared
+                .net
+                .accepting_stopped
+                .load(Ordering::Relaxed)
+                .min(1)
+        }),
+    ),
+    (
+        "listen_disabled_num",
+        Number(|reading| reading.shared.net.listen_disabled_num.load(Ordering::Relaxed)),
+    ),
+    ("time_in_listen_disabled_us", Always("0")),
+    ("threads", Number(|reading| reading.shared.options.threads as u64)),
+    (
+        "conn_yields",
+        Number(|reading| reading.shared.net.conn_yields.load(Ordering::Relaxed)),
+    ),
+    (
+        "hash_power_level",
+        Number(|reading| u64::from(reading.usage.index_bytes.max(1).ilog2())),
+    ),
+    ("hash_bytes", Number(|reading| reading.usage.index_bytes)),
+    ("hash_is_expanding", Always("0")),
+    ("slab_reassign_rescues", Always("0")),
+    ("slab_reassign_chunk_rescues", Always("0")),
+    ("slab_reassign_inline_reclaim", Always("0")),
+    ("slab_reassign_busy_items", Always("0")),
+    ("slab_reassign_busy_deletes", Always("0")),
+    ("slab_reassign_busy_nomem", Always("0")),
+    ("slab_reassign_running", Always("0")),
+    ("slabs_moved", Always("0")),
+    ("lru_crawler_running", Always("0")),
+    ("lru_crawler_starts", Always("0")),
+    ("lru_maintainer_juggles", Always("0")),
+    ("malloc_fails", Always("0")),
+    ("log_worker_dropped", Always("0")),
+    ("log_worker_written", Always("0")),
+    ("log_watcher_skipped", Always("0")),
+    ("log_watcher_sent", Always("0")),
+    ("log_watchers", Always("0")),
+    ("unexpected_napi_ids", Always("0")),
+    ("round_robin_fallback", Always("0")),
+    ("bytes", Number(|reading| reading.usage.item_bytes)),
+    ("curr_items", Number(|reading| reading.usage.items)),
+    ("total_items", Number(|reading| reading.cache.created)),
+    ("slab_global_page_pool", Always("0")),
+    (
+        "expired_unfetched",
+        Number(|reading| reading.cache.expired_unfetched),
+    ),
+    (
+        "evicted_unfetched",
+        Number(|reading| reading.cache.evicted_unfetched),
+    ),
+    ("evicted_active", Always("0")),
+    ("evictions", Number(|reading| reading.evictions())),
+    ("reclaimed", Number(|reading| reading.cache.removed.expired)),
+    ("crawler_reclaimed", Always("0")),
+    ("crawler_items_checked", Always("0")),
+    ("lrutail_reflocked", Always("0")),
+    ("moves_to_cold", Always("0")),
+    ("moves_to_warm", Always("0")),
+    ("moves_within_lru", Always("0")),
+    ("direct_reclaims", Always("0")),
+    ("lru_bumps_dropped", Always("0")),
+    ("removed_expired", Number(|reading| reading.cache.removed.expired)),
+    ("removed_evicted", Number(|reading| reading.cache.removed.evicted)),
+    (
+        "removed_replaced",
+        Number(|reading| reading.cache.removed.replaced),
+    ),
+    ("removed_deleted", Number(|reading| reading.cache.removed.deleted)),
+    ("removed_flushed", Number(|reading| reading.cache.removed.flushed)),
+    (
+        "removed_too_large",
+        Number(|reading| reading.cache.removed.too_large),
+    ),
+    (
+        "removed_no_memory",
+        Number(|reading| reading.cache.removed.no_memory),
+    ),
+    (
+        "removed_limit_lowered",
+        Number(|reading| reading.cache.removed.limit_lowered),
+    ),
+    (
+        "evictions_beyond_bound",
+        Number(|reading| reading.cache.evictions_beyond_bound),
+    ),
+    ("segments_used", Number(|reading| reading.usage.segments_used)),
+    ("segments_total", Number(|reading| reading.usage.segments_total)),
+    ("segment_size", Number(|reading| reading.usage.segment_size)),
+    (
+        "segments_reclaimed",
+        Number(|reading| reading.cache.segments_reclaimed),
+    ),
+    ("relocated_bytes", Number(|reading| reading.cache.relocated_bytes)),
+    ("upload_bytes", Number(|reading| reading.usage.upload_bytes)),
+];
+
+/// `stats items`: all segments are one class.
+const ITEMS: &[(&str, Source)] = &[
+    ("number", Number(|reading| reading.usage.items)),
+    ("age", Always("0")),
+    ("mem_requested", Number(|reading| reading.usage.item_bytes)),
+    ("evicted", Number(|reading| reading.evictions())),
+    ("evicted_nonzero", Always("0")),
+    ("evicted_time", Always("0")),
+    (
+        "outofmemory",
+        Number(|reading| reading.command(Counter::StoreNoMemory)),
+    ),
+    ("tailrepairs", Always("0")),
+    ("reclaimed", Number(|reading| reading.cache.removed.expired)),
+    (
+        "expired_unfetched",
+        Number(|reading| reading.cache.expired_unfetched),
+    ),
+    (
+        "evicted_unfetched",
+        Number(|reading| reading.cache.evicted_unfetched),
+    ),
+    ("evicted_active", Always("0")),
+    ("crawler_reclaimed", Always("0")),
+    ("crawler_items_checked", Always("0")),
+    ("lrutail_reflocked", Always("0")),
+];
+
+/// Bytes of a chunk as `stats slabs` tells them: what item lengths are rounded up to, so that no chunk is ever partly used.
+const CHUNK: u64 = 4;
+
+/// `stats slabs`: a page is a segment, a chunk the unit to which item lengths are rounded.
+const SLABS: &[(&str, Source)] = &[
+    ("chunk_size", Number(|_| CHUNK)),
+    (
+        "chunks_per_page",
+        Number(|reading| reading.usage.segment_size / CHUNK),
+    ),
+    ("total_pages", Number(|reading| reading.usage.segments_used)),
+    (
+        "total_chunks",
+        Number(|reading| reading.usage.segment_bytes / CHUNK),
+    ),
+    ("used_chunks", Number(|reading| reading.usage.item_bytes / CHUNK)),
+    (
+        "free_chunks",
+        Number(|reading| (reading.usage.segment_bytes - reading.usage.item_bytes) / CHUNK),
+    ),
+    ("free_chunks_end", Always("0")),
+    ("mem_requested", Number(|reading| reading.usage.item_bytes)),
+    ("get_hits", Count(Counter::GetHits)),
+    ("cmd_set", Count(Counter::CmdSet)),
+    ("delete_hits", Count(Counter::DeleteHits)),
+    ("incr_hits", Count(Counter::IncrHits)),
+    ("decr_hits", Count(Counter::DecrHits)),
+    ("cas_hits", Count(Counter::CasHits)),
+    ("cas_badval", Count(Counter::CasBadval)),
+    ("touch_hits", Count(Counter::TouchHits)),
+];
+
+/// Calls `each` with name and value of every statistic of `group` (empty: the general ones); `false` if there is no such
+/// group.
+pub(crate) fn report(shared: &Shared, now: Now, group: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
+    let reading = Reading::take(shared, now);
+    match group {
+        b"" => report_table(&reading, GENERAL, "", each),
+        b"settings" => {
+            let verbosity = shared.verbosity.load(Ordering::Relaxed).to_string();
+            for (name, value) in options::settings(&shared.options) {
+                each(name, if name == "verbosity" { &verbosity } else { &value });
+            }
+        }
+        b"items" if reading.usage.items > 0 => report_table(&reading, ITEMS, "items:1:", each),
+        b"slabs" => {
+            if reading.usage.segments_used > 0 {
+                report_table(&reading, SLABS, "1:", each);
+            }
+            each(
+                "active_slabs",
+                if reading.usage.segments_used > 0 { "1" } else { "0" },
+            );
+            each("total_malloced", &reading.usage.segment_bytes.to_string());
+        }
+        b"sizes" => each("sizes_status", "disabled"),
+        b"items" | b"conns" | b"extstore" => {}
+        _ => return false,
+    }
+    true
+}
+
+fn report_table(
+    reading: &Reading<'_>,
+    table: &[(&str, Source)],
+    prefix: &str,
+    each: &mut dyn FnMut(&str, &str),
+) {
+    for (name, source) in table {
+        let value = match source {
+            Count(counter) => reading.command(*counter).to_string(),
+            Always(value) => (*value).to_owned(),
+            Number(number) => number(reading).to_string(),
+            Text(text) => text(reading),
+        };
+        each(&format!("{prefix}{name}"), &value);
+    }
+}

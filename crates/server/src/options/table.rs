@@ -98,13 +98,14 @@ pub const ROWS: &[Row] = &[
         .shows("flush_enabled", |o| yes_no(o.flush_enabled)),
     Row::flag("disable-dumping", |o, _| o.dump_enabled = false, "Refuse `stats cachedump` and `lru_crawler metadump`")
         .short('X')
-        .shows("dump_enabled", |o| yes_no(o.dump_enabled)),
+        .shows("dump_enabled", |o| yes_no(o.dump_enabled))
+    .no_effect("there are no commands that dump keys"),
     Row::flag("disable-watch", |_, _| {}, "Refuse the `watch` command")
         .short('W').no_effect(NO_LOGS),
-    Row::text("stat-delimiter", "char", set_stat_delimiter, "Character that ends the prefix of a key in `stats detail`; turns these statistics on")
+    Row::text("stat-delimiter", "char", set_stat_delimiter, "Character that ends the prefix of a key in `stats detail`")
         .short('D').default(":")
         .shows("stat_key_prefix", |o| o.stat_delimiter.to_string())
-        .differs("more than one character is refused instead of cut"),
+        .no_effect("requests are not counted by prefix of key"),
     Row::flag("enable-sasl", |_, _| {}, "Demand SASL authentication")
         .short('S').exit(EXIT_USAGE)
         .shows("auth_enabled_sasl", |_| yes_no(false))
@@ -260,7 +261,7 @@ type FixedSetting = (&'static str, fn(&Options) -> String);
 pub const FIXED_SETTINGS: &[FixedSetting] = &[
     ("oldest", |_| "0".to_owned()),
     ("num_threads_per_udp", |o| o.threads.to_string()),
-    ("detail_enabled", |o| yes_no(o.detail_enabled)),
+    ("detail_enabled", |_| yes_no(false)),
     ("lru_segmented", |_| yes_no(true)),
     ("temp_lru", |_| yes_no(false)),
 ];
@@ -295,7 +296,7 @@ fn set_stat_delimiter(options: &mut Options, text: &str) -> Result<(), String> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
         (Some(delimiter), None) if delimiter.is_ascii_graphic() => {
-            (options.stat_delimiter, options.detail_enabled) = (delimiter, true);
+            options.stat_delimiter = delimiter;
             Ok(())
         }
         _ => Err("give one visible ASCII character, such as :".to_owned()),

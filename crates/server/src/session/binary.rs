@@ -157,7 +157,7 @@ fn get(
         touch: touch.map(i64::from),
         ..Get::key(request.key)
     };
-    let hit = context.worker.get(&get);
+    let hit = context.get(&get);
     match &hit {
         Some(hit) => send_hit(request, reply, hit, output),
         None if request.quiet => {}
@@ -215,7 +215,7 @@ fn delete(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
         compare_cas: given_cas(request),
         ..Delete::key(request.key)
     };
-    match context.worker.delete(&delete) {
+    match context.delete(&delete) {
         DeleteOutcome::Deleted => succeed(request, 0, b"", out),
         DeleteOutcome::NotFound => fail(request.echo, Status::NotFound, out),
         DeleteOutcome::Exists => fail(request.echo, Status::Exists, out),
@@ -238,7 +238,7 @@ fn arithmetic(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8
         initial: (exptime != EXPTIME_DO_NOT_CREATE).then_some((initial, i64::from(exptime))),
         ..Arith::key(request.key, delta, decrement)
     };
-    match context.worker.arith(&arith) {
+    match context.arith(&arith) {
         ArithOutcome::Value { number, cas, .. } => succeed(request, cas, &number.to_be_bytes(), out),
         ArithOutcome::NotFound => fail(request.echo, Status::NotFound, out),
         ArithOutcome::NonNumeric => fail(request.echo, Status::NonNumeric, out),
@@ -254,7 +254,7 @@ fn flush(context: &mut Context<'_>, request: &Request<'_>, exptime: u32, out: &m
     if !context.flush_enabled() {
         return fail(request.echo, Status::AuthFailure, out);
     }
-    context.worker.flush_all(i64::from(exptime));
+    context.flush_all(i64::from(exptime));
     succeed(request, 0, b"", out);
 }
 

@@ -1,1 +1,302 @@
-//! To be written.
+//! Meta commands: executed on the cache, answered with the flags that were asked for, in their order.
+
+use scrubjay_cache::{
+    Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, StoreMode, StoreOutcome, Win,
+};
+use scrubjay_net::Output;
+use scrubjay_protocol::meta::{self, Meta, SetMode, Verb, encode_key};
+use scrubjay_protocol::reply;
+
+use super::text::{Answer, Order};
+use super::{Context, push_value};
+
+/// `mg`
+pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<PinnedSlice>) {
+    let meta = match meta::parse(Verb::Get, line) {
+        Ok(meta) => meta,
+        Err(refused) => return reply::line(output.bytes(), refused.words),
+    };
+    let hit = context.get(&Get {
+        key: meta.key.bytes(),
+        // As memcached: what a look-up creates is not marked as binary.
+        key_is_binary: false,
+        touch: meta.exptime,
+        vivify: meta.vivify,
+        recache_below: meta.recache_below,
+        no_bump: meta.no_bump,
+        new_cas: meta.new_cas,
+        leases: true,
+    });
+    let Some(hit) = hit else {
+        if !meta.quiet {
+            answer_without_item("EN", &meta, output.bytes());
+        }
+        return;
+    };
+    // `C`: who has this version already does not get it again.
+    let with_value = meta.return_value && meta.compare_cas.is_none_or(|cas| cas != hit.cas);
+    let out = output.bytes();
+    if with_value {
+        out.extend_from_slice(b"VA ");
+        reply::number(out, hit.value_len() as u64);
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    encode_hit_flags(&meta, &hit, out);
+    out.extend_from_slice(b"\r\n");
+    if with_value {
+        push_value(&hit, output);
+        output.bytes().extend_from_slice(b"\r\n");
+    }
+}
+
+fn encode_hit_flags(meta: &Meta<'_>, hit: &Hit<'_>, out: &mut Vec<u8>) {
+    let mut touched = false;
+    for flag in meta.flags() {
+        match flag[0] {
+            b's' => letter_number(out, b's', hit.value_len() as u64),
+            b'f' => letter_number(out, b'f', hit.flags.into()),
+            b'c' => letter_number(out, b'c', hit.cas),
+            b'h' => letter_number(out, b'h', hit.fetched.into()),
+            b'l' => letter_number(out, b'l', hit.idle_secs.into()),
+            // What is asked for before the `T` is what was left before it.
+            b't' => letter_ttl(
+                out,
+                if touched || hit.created {
+                    hit.ttl
+                } else {
+                    hit.ttl_before
+                },
+            ),
+            b'T' => touched = true,
+            b'O' => echo(out, flag),
+            b'k' => encode_key(out, meta.key.bytes(), hit.key_is_binary),
+            _ => {}
+        }
+    }
+    if hit.stale && hit.win != Win::Taken {
+        out.extend_from_slice(b" X");
+    }
+    match hit.win {
+        Win::Won => out.extend_from_slice(b" W"),
+        Win::Taken => out.extend_from_slice(b" Z"),
+        Win::None => {}
+    }
+    if hit.stale && hit.win == Win::Taken {
+        out.extend_from_slice(b" X");
+    }
+}
+
+fn letter_number(out: &mut Vec<u8>, letter: u8, number: u64) {
+    out.extend_from_slice(&[b' ', letter]);
+    reply::number(out, number);
+}
+
+fn letter_ttl(out: &mut Vec<u8>, ttl: Option<u32>) {
+    match ttl {
+        Some(secs) => letter_number(out, b't', secs.into()),
+        None => out.extend_from_slice(b" t-1"),
+    }
+}
+
+fn echo(out: &mut Vec<u8>, flag: &[u8]) {
+    out.push(b' ');
+    out.extend_from_slice(flag);
+}
+
+/// A status line with what can be said without an item: opaque and key.
+fn answer_without_item(status: &str, meta: &Meta<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(status.as_bytes());
+    for flag in meta.flags() {
+        match flag[0] {
+            b'O' => echo(out, flag),
+            b'k' => encode_key(out, meta.key.bytes(), meta.key.is_binary()),
+            _ => {}
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// How a `ms` is answered when its data block has come.
+#[derive(Clone, Debug)]
+pub(super) struct SetAnswer {
+    quiet: bool,
+    key_is_binary: bool,
+    /// The flags that come back: their letters, and what is behind an opaque's.
+    flags: Vec<u8>,
+}
+
+/// Reads an `ms` line. Refused, it is answered here; then the length of the data block to swallow comes back, if any.
+pub(super) fn parse_set<'a>(line: &'a [u8], out: &mut Vec<u8>) -> Result<(Meta<'a>, Order), Option<usize>> {
+    let meta = meta::parse(Verb::Set, line).map_err(|refused| {
+        reply::line(out, refused.words);
+        refused.swallow
+    })?;
+    let mode = match meta.mode {
+        SetMode::Set => StoreMode::Set,
+        SetMode::Add => StoreMode::Add,
+        SetMode::Append => StoreMode::Append,
+        SetMode::Prepend => StoreMode::Prepend,
+        // A replace that compares is a set that compares: both need an item.
+        SetMode::Replace if meta.compare_cas.is_some() => StoreMode::Set,
+        SetMode::Replace => StoreMode::Replace,
+    };
+    let mut flags = Vec::new();
+    for flag in meta
+        .flags()
+        .iter()
+        .filter(|flag| matches!(flag[0], b'O' | b'k' | b'c' | b's'))
+    {
+        flags.push(b' ');
+        flags.extend_from_slice(if flag[0] == b'O' { flag } else { &flag[..1] });
+    }
+    let order = Order {
+        mode,
+        key_is_binary: meta.key.is_binary(),
+        flags: meta.client_flags,
+        exptime: meta.exptime.unwrap_or(0),
+        compare_cas: meta.compare_cas,
+        invalidate: meta.invalidate,
+        new_cas: meta.new_cas,
+        vivify: meta.vivify,
+        answer: Answer::Meta(SetAnswer {
+            quiet: meta.quiet,
+            key_is_binary: meta.key.is_binary(),
+            flags,
+        }),
+    };
+    Ok((meta, order))
+}
+
+impl SetAnswer {
+    /// Appends the reply.
+    pub(super) fn encode(&self, key: &[u8], outcome: StoreOutcome, out: &mut Vec<u8>) {
+        let (status, cas, value_len) = match outcome {
+            StoreOutcome::Stored { .. } if self.quiet => return,
+            StoreOutcome::Stored { cas, value_len } => ("HD", cas, value_len),
+            StoreOutcome::Exists => ("EX", 0, 0),
+            StoreOutcome::NotFound => ("NF", 0, 0),
+            StoreOutcome::NotStored | StoreOutcome::Refused(_) => ("NS", 0, 0),
+        };
+        out.extend_from_slice(status.as_bytes());
+        for flag in self.flags.split(|&byte| byte == b' ').skip(1) {
+            match flag[0] {
+                b'O' => echo(out, flag),
+                b'k' => encode_key(out, key, self.key_is_binary),
+                b'c' => letter_number(out, b'c', cas),
+                _ => letter_number(out, b's', value_len as u64),
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// `md`
+pub(super) fn delete(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
+    let meta = match meta::parse(Verb::Delete, line) {
+        Ok(meta) => meta,
+        Err(refused) => return reply::line(out, refused.words),
+    };
+    let outcome = context.delete(&Delete {
+        key: meta.key.bytes(),
+        compare_cas: meta.compare_cas,
+        invalidate: meta.invalidate,
+        touch: meta.exptime,
+        drop_value: meta.drop_value,
+        new_cas: meta.new_cas,
+    });
+    let status = match outcome {
+        DeleteOutcome::Deleted if meta.quiet => return,
+        DeleteOutcome::Deleted => "HD",
+        DeleteOutcome::NotFound => "NF",
+        DeleteOutcome::Exists => "EX",
+        DeleteOutcome::NoMemory => return reply::line(out, reply::NO_MEMORY),
+    };
+    answer_without_item(status, &meta, out);
+}
+
+/// `ma`
+pub(super) fn arith(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
+    let meta = match meta::parse(Verb::Arith, line) {
+        Ok(meta) => meta,
+        Err(refused) => return reply::line(out, refused.words),
+    };
+    let exptime_of_new = |vivify| {
+        if meta.vivify_last {
+            vivify
+        } else {
+            meta.exptime.unwrap_or(vivify)
+        }
+    };
+    let outcome = context.arith(&Arith {
+        key: meta.key.bytes(),
+        key_is_binary: meta.key.is_binary(),
+        delta: meta.delta,
+        decrement: meta.decrement,
+        compare_cas: meta.compare_cas,
+        initial: meta.vivify.map(|vivify| (meta.initial, exptime_of_new(vivify))),
+        touch: meta.exptime,
+        new_cas: meta.new_cas,
+    });
+    let (number, cas, ttl, created) = match outcome {
+        ArithOutcome::Value {
+            number,
+            cas,
+            ttl,
+            created,
+        } => (number, cas, ttl, created),
+        ArithOutcome::NotFound => return answer_without_item("NF", &meta, out),
+        ArithOutcome::Exists => return answer_without_item("EX", &meta, out),
+        ArithOutcome::NonNumeric => return reply::line(out, reply::NON_NUMERIC),
+        ArithOutcome::NoMemory => return reply::line(out, reply::NO_MEMORY_ARITH),
+    };
+    if meta.quiet && !created {
+        return;
+    }
+    let mut digits = Vec::new();
+    reply::number(&mut digits, number);
+    if meta.return_value {
+        out.extend_from_slice(b"VA ");
+        reply::number(out, digits.len() as u64);
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    for flag in meta.flags() {
+        match flag[0] {
+            b'c' => letter_number(out, b'c', cas),
+            b't' => letter_ttl(out, ttl),
+            b'O' => echo(out, flag),
+            b'k' => encode_key(out, meta.key.bytes(), meta.key.is_binary()),
+            _ => {}
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    if meta.return_value {
+        out.extend_from_slice(&digits);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// `me`: what is known of an item, read without leaving a trace.
+pub(super) fn debug(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
+    let (key, raw_key) = match meta::parse_debug(line) {
+        Ok(key) => key,
+        Err(words) => return reply::line(out, words),
+    };
+    let Some(hit) = context.worker.get(&Get {
+        no_bump: true,
+        ..Get::key(key.bytes())
+    }) else {
+        return reply::line(out, "EN");
+    };
+    out.extend_from_slice(b"ME ");
+    out.extend_from_slice(raw_key);
+    let ttl = hit.ttl.map_or(-1, i64::from);
+    let fetched = if hit.fetched { "yes" } else { "no" };
+    let size = raw_key.len() + hit.value_len();
+    let facts = format!(
+        " exp={ttl} la={} cas={} fetch={fetched} cls=1 size={size}",
+        hit.idle_secs, hit.cas
+    );
+    reply::line(out, &facts);
+}

@@ -1,1 +1,706 @@
-//! To be written.
+//! A connection that speaks the classic text protocol or the meta protocol, mixed as it likes.
+
+use scrubjay_cache::{
+    Arith, ArithOutcome, Body, Delete, DeleteOutcome, Get, PinnedSlice, Refusal, Store, StoreMode,
+    StoreOutcome, Upload,
+};
+use scrubjay_net::{Handled, Next, Output};
+use scrubjay_protocol::command::{Insides, Shape, StoreVerb};
+use scrubjay_protocol::limits::{KEY_LEN_MAX, LINE_LEN_MAX};
+use scrubjay_protocol::reply::{self, Words};
+use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
+use scrubjay_protocol::tokens::{Tokens, next_token};
+
+use super::{Context, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, meta, push_value};
+
+/// Blanks before a long multi-get's keys that are put up with; as memcached.
+const LEADING_BLANKS_MAX: usize = 100;
+
+/// What the connection is in the middle of.
+#[derive(Debug, Default)]
+pub(super) struct TextState {
+    step: Step,
+}
+
+#[derive(Debug, Default)]
+enum Step {
+    /// The input starts with a command line.
+    #[default]
+    Line,
+    /// The input starts in a multi-get's line, before or in a key.
+    Keys(Keys),
+    /// The input starts in a value that is received piece by piece.
+    Value(Box<Incoming>),
+    /// So many bytes of input belong to a data block that nobody wants.
+    Swallow(usize),
+    /// Everything up to the end of the line is not wanted.
+    SwallowLine,
+}
+
+/// A multi-get whose keys are taken as they come.
+#[derive(Clone, Copy, Debug)]
+struct Keys {
+    cas: bool,
+    touch: Option<i64>,
+}
+
+/// A large value on its way in.
+#[derive(Debug)]
+struct Incoming {
+    order: Order,
+    key: Vec<u8>,
+    upload: Upload,
+}
+
+/// Everything about a store but key and value, and how it is answered.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) mode: StoreMode,
+    pub(super) key_is_binary: bool,
+    pub(super) flags: u32,
+    pub(super) exptime: i64,
+    pub(super) compare_cas: Option<u64>,
+    pub(super) invalidate: bool,
+    pub(super) new_cas: Option<u64>,
+    pub(super) vivify: Option<i64>,
+    pub(super) answer: Answer,
+}
+
+/// How a store is answered.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// `STORED` and its like.
+    Classic { noreply: bool },
+    /// `HD` and its like with the flags that are asked for.
+    Meta(meta::SetAnswer),
+}
+
+/// How a step ended.
+enum Progress {
+    /// So many bytes are done with.
+    Consumed(usize),
+    /// More input is needed; nothing more was consumed than this.
+    Wait(usize),
+    /// In the middle of a request; so many bytes are done with.
+    Partial(usize),
+    /// Others' turn; so many bytes are done with.
+    Yield(usize),
+    /// Close when the output is sent.
+    Close,
+}
+
+/// Handles as many requests as `input` holds, but at most a fair share.
+pub(super) fn handle(
+    state: &mut TextState,
+    context: &mut Context<'_>,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> Handled {
+    let mut consumed = 0;
+    for _ in 0..context.requests_per_call() {
+        let rest = &input[consumed..];
+        let progress = match &mut state.step {
+            Step::Line => handle_line(&mut state.step, context, rest, output),
+            Step::Keys(keys) => match handle_keys(*keys, context, rest, output) {
+                (progress, None) => progress,
+                (progress, Some(next)) => {
+                    state.step = next;
+                    progress
+                }
+            },
+            Step::Value(_) => receive(&mut state.step, context, rest, output),
+            Step::Swallow(_) | Step::SwallowLine => swallow(&mut state.step, rest),
+        };
+        let next = match progress {
+            Progress::Consumed(len) => {
+                consumed += len;
+                if output.len() < OUTPUT_PER_CALL {
+                    continue;
+                }
+                Next::Again
+            }
+            Progress::Wait(len) => {
+                consumed += len;
+                if consumed < input.len() {
+                    Next::Partial
+                } else {
+                    Next::Wait
+                }
+            }
+            Progress::Partial(len) => {
+                consumed += len;
+                Next::Partial
+            }
+            Progress::Yield(len) => {
+                consumed += len;
+                Next::Again
+            }
+            Progress::Close => Next::Close,
+        };
+        return Handled { consumed, next };
+    }
+    Handled {
+        consumed,
+        next: if consumed < input.len() {
+            Next::Again
+        } else {
+            Next::Wait
+        },
+    }
+}
+
+fn handle_line(
+    step: &mut Step,
+    context: &mut Context<'_>,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> Progress {
+    let Some(line) = first_line(input).filter(|line| line.len <= LINE_LEN_MAX) else {
+        return handle_long_line(step, input, output);
+    };
+    let parsed = parse(line.bytes);
+    match parsed.request {
+        Ok(Request::Get { cas, touch, keys }) => {
+            if line.bytes.len() > KEY_LEN_MAX && has_long_key(keys) {
+                // Nothing is answered for the keys before it, as memcached takes its replies back.
+                reply::line(output.bytes(), reply::BAD_FORMAT);
+                return Progress::Consumed(line.len);
+            }
+            return begin_keys(
+                step,
+                context,
+                Keys { cas, touch },
+                input,
+                line.len - 1,
+                keys,
+                output,
+            );
+        }
+        Ok(Request::Store(store)) => {
+            return begin_store(step, context, &store, parsed.noreply, line.len, input, output);
+        }
+        Ok(Request::Meta(shape)) => {
+            return handle_meta(step, context, shape, line.bytes, line.len, input, output);
+        }
+        Ok(Request::Quit | Request::Http) => return Progress::Close,
+        Ok(Request::Shutdown { graceful }) if context.shared.options.shutdown_enabled => {
+            if graceful {
+                context.shared.control.stop_gracefully()
+            } else {
+                context.shared.control.stop_now()
+            }
+            return Progress::Close;
+        }
+        _ => {}
+    }
+    let words = match parsed.request {
+        Ok(request) => execute(context, request, output.bytes(), parsed.noreply),
+        Err(words) => Some(words),
+    };
+    if let Some(words) = words.filter(|_| !parsed.noreply) {
+        reply::line(output.bytes(), words);
+    }
+    Progress::Consumed(line.len)
+}
+
+fn has_long_key(keys: &[u8]) -> bool {
+    let mut rest = keys;
+    while let Some((key, after)) = next_token(rest) {
+        if key.len() > KEY_LEN_MAX {
+            return true;
+        }
+        rest = after;
+    }
+    false
+}
+
+/// A line that is not complete, or longer than any but a multi-get's may be.
+fn handle_long_line(step: &mut Step, input: &[u8], output: &mut Output<PinnedSlice>) -> Progress {
+    if input.len() < LINE_LEN_MAX {
+        return Progress::Wait(0);
+    }
+    let start = &input[..LINE_LEN_MAX];
+    let blanks = start.iter().take_while(|&&byte| byte == b' ').count();
+    let verb = next_token(start)
+        .map(|(verb, _)| verb)
+        .filter(|_| blanks <= LEADING_BLANKS_MAX);
+    let request = verb.and_then(|verb| {
+        let gets = [&b"get"[..], b"gets", b"gat", b"gats"];
+        // A `gat` has its exptime at the start of the line, too.
+        gets.contains(&verb).then(|| parse(&start[..start.len() - 1]))
+    });
+    match request.map(|parsed| parsed.request) {
+        Some(Ok(Request::Get { cas, touch, keys })) => {
+            let consumed = start.len() - 1 - keys.len();
+            *step = Step::Keys(Keys { cas, touch });
+            Progress::Consumed(consumed)
+        }
+        Some(Err(words)) => {
+            reply::line(output.bytes(), words);
+            *step = Step::SwallowLine;
+            Progress::Consumed(0)
+        }
+        _ => Progress::Close,
+    }
+}
+
+/// A complete multi-get: its keys are handled here unless they make too much output at once.
+fn begin_keys(
+    step: &mut Step,
+    context: &mut Context<'_>,
+    order: Keys,
+    input: &[u8],
+    line_end: usize,
+    keys: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> Progress {
+    let mut rest = keys;
+    while let Some((key, after)) = next_token(rest) {
+        answer_key(context, order, key, output);
+        rest = after;
+        if output.len() > OUTPUT_PER_CALL && !rest.is_empty() {
+            *step = Step::Keys(order);
+            let ending = input[..line_end].ends_with(b"\r");
+            return Progress::Yield(line_end - usize::from(ending) - rest.len());
+        }
+    }
+    reply::line(output.bytes(), "END");
+    Progress::Consumed(line_end + 1)
+}
+
+/// Goes on with a multi-get's keys; the second value is the next step if this one is over.
+fn handle_keys(
+    order: Keys,
+    context: &mut Context<'_>,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> (Progress, Option<Step>) {
+    let mut consumed = 0;
+    loop {
+        let rest = &input[consumed..];
+        let start = rest.iter().position(|&byte| byte != b' ').unwrap_or(rest.len());
+        let len = rest[start..]
+            .iter()
+            .position(|&byte| byte == b' ' || byte == b'\n');
+        let token = &rest[start..start + len.unwrap_or(rest.len() - start)];
+        let key = match token {
+            [key @ .., b'\r'] if len.is_none_or(|len| rest[start + len] == b'\n') => key,
+            token => token,
+        };
+        if key.len() > KEY_LEN_MAX {
+            reply::line(output.bytes(), reply::BAD_FORMAT);
+            return (Progress::Consumed(consumed), Some(Step::SwallowLine));
+        }
+        let Some(len) = len else {
+            return (Progress::Wait(consumed + start), None);
+        };
+        if !key.is_empty() {
+            answer_key(context, order, key, output);
+        }
+        consumed += start + len;
+        if input[consumed] == b'\n' {
+            reply::line(output.bytes(), "END");
+            return (Progress::Consumed(consumed + 1), Some(Step::Line));
+        }
+        if output.len() > OUTPUT_PER_CALL {
+            return (Progress::Yield(consumed), None);
+        }
+    }
+}
+
+#[inline]
+fn answer_key(context: &mut Context<'_>, order: Keys, key: &[u8], output: &mut Output<PinnedSlice>) {
+    let Some(hit) = context.get(&Get {
+        touch: order.touch,
+        ..Get::key(key)
+    }) else {
+        return;
+    };
+    let len = hit.value_len();
+    reply::value_head(output.bytes(), key, hit.flags, len, order.cas.then_some(hit.cas));
+    push_value(&hit, output);
+    output.bytes().extend_from_slice(b"\r\n");
+}
+
+/// Executes a request that is one line; returns the words to answer, unless it has answered itself.
+fn execute(
+    context: &mut Context<'_>,
+    request: Request<'_>,
+    out: &mut Vec<u8>,
+    noreply: bool,
+) -> Option<Words> {
+    let words = match request {
+        Request::Delete { key } => match context.delete(&Delete::key(key)) {
+            DeleteOutcome::Deleted => "DELETED",
+            _ => "NOT_FOUND",
+        },
+        Request::Arith {
+            key,
+            delta,
+            decrement,
+        } => match context.arith(&Arith::key(key, delta, decrement)) {
+            ArithOutcome::Value { number, .. } => {
+                if !noreply {
+                    reply::number(out, number);
+                    out.extend_from_slice(b"\r\n");
+                }
+                return None;
+            }
+            ArithOutcome::NonNumeric => reply::NON_NUMERIC,
+            ArithOutcome::NoMemory => reply::NO_MEMORY_ARITH,
+            ArithOutcome::NotFound | ArithOutcome::Exists => "NOT_FOUND",
+        },
+        Request::Touch { key, exptime } => {
+            if context.touch(key, exptime) {
+                "TOUCHED"
+            } else {
+                "NOT_FOUND"
+            }
+        }
+        Request::FlushAll { delay } if context.flush_enabled() => {
+            context.flush_all(delay);
+            "OK"
+        }
+        Request::FlushAll { .. } => reply::FLUSH_OFF,
+        Request::Verbosity { level } => {
+            let level = u8::try_from(level).unwrap_or(u8::MAX);
+            context
+                .shared
+                .verbosity
+                .store(level, std::sync::atomic::Ordering::Relaxed);
+            "OK"
+        }
+        Request::Version => {
+            reply::line(out, &format!("VERSION {VERSION}"));
+            return None;
+        }
+        Request::Stats(words) => {
+            stats(context, words, out);
+            return None;
+        }
+        Request::CacheMemlimit { megabytes } => set_memory_limit(context, megabytes),
+        Request::Shutdown { .. } => reply::SHUTDOWN_OFF,
+        Request::Insides(insides, line) => answer_insides(insides, &Tokens::cut(line)),
+        Request::Get { .. } | Request::Store(_) | Request::Meta(_) | Request::Quit | Request::Http => {
+            reply::ERROR
+        }
+    };
+    Some(words)
+}
+
+fn set_memory_limit(context: &mut Context<'_>, megabytes: u64) -> Words {
+    const MEGABYTES_MIN: u64 = 8;
+    const MEGABYTES_MAX: u64 = 1_000_000_000;
+    if megabytes < MEGABYTES_MIN {
+        return reply::MEMLIMIT_TOO_SMALL;
+    }
+    if megabytes > MEGABYTES_MAX {
+        return reply::MEMLIMIT_IN_BYTES;
+    }
+    let wanted = (megabytes as usize) << 20;
+    // From an eighth to eight times of what it was at start.
+    let start = context.shared.options.memory_max;
+    if wanted < start / 8 || wanted > start * 8 {
+        return reply::MEMLIMIT_OUT_OF_BOUNDS;
+    }
+    if context.shared.cache.set_memory_max(wanted) == wanted {
+        "OK"
+    } else {
+        reply::MEMLIMIT_OUT_OF_BOUNDS
+    }
+}
+
+/// memcached's answers about parts that are not here.
+fn answer_insides(insides: Insides, tokens: &Tokens<'_>) -> Words {
+    let is_number = |index: usize| scrubjay_base::number::parse_i64(tokens.get(index)).is_some();
+    match (insides, tokens.get(1)) {
+        (Insides::Slabs, b"reassign") if tokens.count() == 4 => {
+            match (is_number(2) && is_number(3), tokens.get(2)) {
+                (false, _) => reply::BAD_FORMAT,
+                (true, from) if from == tokens.get(3) => reply::SAME_CLASS,
+                (true, _) => "OK",
+            }
+        }
+        (Insides::Slabs, b"automove") => match tokens.get(2) {
+            b"0" | b"1" | b"2" => "OK",
+            b"ratio" if tokens.count() > 3 => "OK",
+            _ => reply::ERROR,
+        },
+        (Insides::Lru, b"tune" | b"mode" | b"temp_ttl") => "OK",
+        (Insides::LruCrawler, b"enable" | b"disable") => "OK",
+        (Insides::LruCrawler, b"sleep" | b"tocrawl" | b"crawl") if tokens.count() > 2 => "OK",
+        (Insides::LruCrawler, b"metadump" | b"mgdump") if tokens.count() > 2 => reply::NO_DUMP,
+        (Insides::Watch, _) => reply::NO_WATCH,
+        (Insides::RefreshCerts, _) => reply::NO_TLS,
+        _ => reply::ERROR,
+    }
+}
+
+fn stats(context: &mut Context<'_>, words: &[u8], out: &mut Vec<u8>) {
+    let tokens = Tokens::cut(words);
+    let words = match (tokens.get(0), tokens.get(1)) {
+        (b"reset", _) => {
+            crate::stats::reset(context.shared);
+            "RESET"
+        }
+        (b"detail", b"on" | b"off") => "OK",
+        (b"detail", b"dump") => "END",
+        (b"detail", _) => reply::STATS_DETAIL_USAGE,
+        (b"cachedump", _) if tokens.count() < 3 => reply::BAD_LINE,
+        (b"cachedump", _) => "END",
+        (group, _) => {
+            let known = context.stats(group, &mut |name, value| reply::stat(out, name, value));
+            if known { "END" } else { reply::ERROR }
+        }
+    };
+    reply::line(out, words);
+}
+
+fn handle_meta(
+    step: &mut Step,
+    context: &mut Context<'_>,
+    shape: Shape,
+    line: &[u8],
+    line_len: usize,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> Progress {
+    context.counters.add(crate::stats::Counter::CmdMeta);
+    match shape {
+        Shape::MetaGet => meta::get(context, line, output),
+        Shape::MetaDelete => meta::delete(context, line, output.bytes()),
+        Shape::MetaArith => meta::arith(context, line, output.bytes()),
+        Shape::MetaDebug => meta::debug(context, line, output.bytes()),
+        Shape::MetaSet => match meta::parse_set(line, output.bytes()) {
+            Ok((meta, order)) => {
+                let key = meta.key;
+                return begin_value(
+                    step,
+                    context,
+                    order,
+                    key.bytes(),
+                    meta.value_len,
+                    line_len,
+                    input,
+                    output,
+                );
+            }
+            Err(Some(value_len)) => *step = Step::Swallow(value_len + 2),
+            Err(None) => {}
+        },
+        _ => reply::line(output.bytes(), "MN"),
+    }
+    Progress::Consumed(line_len)
+}
+
+fn begin_store(
+    step: &mut Step,
+    context: &mut Context<'_>,
+    line: &StoreLine<'_>,
+    noreply: bool,
+    line_len: usize,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> Progress {
+    let order = Order {
+        mode: match line.verb {
+            StoreVerb::Set | StoreVerb::Cas => StoreMode::Set,
+            StoreVerb::Add => StoreMode::Add,
+            StoreVerb::Replace => StoreMode::Replace,
+            StoreVerb::Append => StoreMode::Append,
+            StoreVerb::Prepend => StoreMode::Prepend,
+        },
+        key_is_binary: false,
+        flags: line.flags,
+        exptime: line.exptime,
+        compare_cas: line.cas,
+        invalidate: false,
+        new_cas: None,
+        vivify: None,
+        answer: Answer::Classic { noreply },
+    };
+    begin_value(
+        step,
+        context,
+        order,
+        line.key,
+        line.value_len,
+        line_len,
+        input,
+        output,
+    )
+}
+
+/// The line of a store is read; its data block of `value_len` bytes and a line end follows in the input at `line_len`.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the one place where line, body and state meet"
+)]
+fn begin_value(
+    step: &mut Step,
+    context: &mut Context<'_>,
+    order: Order,
+    key: &[u8],
+    value_len: usize,
+    line_len: usize,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> Progress {
+    let block_len = value_len + 2;
+    if !context.worker.admits(key.len(), order.flags, value_len as u64) {
+        context.count_refusal(Refusal::TooLarge);
+        order.refuse(context, key, Refusal::TooLarge, output.bytes());
+        *step = Step::Swallow(block_len);
+        return Progress::Consumed(line_len);
+    }
+    let block = &input[line_len..];
+    if block.len() >= block_len {
+        if &block[value_len..block_len] == b"\r\n" {
+            order.store(context, key, Body::Bytes(&block[..value_len]), output.bytes());
+        } else {
+            order.answer_bad_chunk(output.bytes());
+        }
+        return Progress::Consumed(line_len + block_len);
+    }
+    if value_len <= WAIT_VALUE_LEN_MAX {
+        return Progress::Wait(0);
+    }
+    let upload = context.worker.begin_upload(value_len, order.exptime);
+    *step = Step::Value(Box::new(Incoming {
+        order,
+        key: key.to_vec(),
+        upload,
+    }));
+    Progress::Consumed(line_len)
+}
+
+/// Takes the next bytes of a large value.
+fn receive(
+    step: &mut Step,
+    context: &mut Context<'_>,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> Progress {
+    let Step::Value(incoming) = step else {
+        return Progress::Wait(0);
+    };
+    let missing = incoming.upload.missing();
+    if missing > 0 {
+        if input.is_empty() {
+            return Progress::Partial(0);
+        }
+        let len = missing.min(input.len());
+        if let Err(why) = incoming.upload.write(context.worker, &input[..len]) {
+            context.count_refusal(why);
+            incoming.order.refuse(context, &incoming.key, why, output.bytes());
+            *step = Step::Swallow(missing + 2);
+            return Progress::Consumed(0);
+        }
+        return if len == input.len() {
+            Progress::Partial(len)
+        } else {
+            Progress::Consumed(len)
+        };
+    }
+    if input.len() < 2 {
+        return Progress::Partial(0);
+    }
+    let Step::Value(incoming) = std::mem::take(step) else {
+        return Progress::Wait(0);
+    };
+    let Incoming { order, key, upload } = *incoming;
+    if &input[..2] == b"\r\n" {
+        order.store(context, &key, Body::Upload(upload), output.bytes());
+    } else {
+        order.answer_bad_chunk(output.bytes());
+    }
+    Progress::Consumed(2)
+}
+
+fn swallow(step: &mut Step, input: &[u8]) -> Progress {
+    match step {
+        Step::Swallow(left) => {
+            let len = input.len().min(*left);
+            *left -= len;
+            if *left > 0 {
+                return Progress::Partial(len);
+            }
+            *step = Step::Line;
+            Progress::Consumed(len)
+        }
+        _ => match memchr_newline(input) {
+            Some(at) => {
+                *step = Step::Line;
+                Progress::Consumed(at + 1)
+            }
+            None => Progress::Partial(input.len()),
+        },
+    }
+}
+
+fn memchr_newline(input: &[u8]) -> Option<usize> {
+    first_line(input).map(|line| line.len - 1)
+}
+
+impl Order {
+    /// Stores the complete value and answers.
+    fn store(&self, context: &mut Context<'_>, key: &[u8], value: Body<'_>, out: &mut Vec<u8>) {
+        let outcome = context.store(Store {
+            key,
+            key_is_binary: self.key_is_binary,
+            mode: self.mode,
+            flags: self.flags,
+            exptime: self.exptime,
+            value,
+            compare_cas: self.compare_cas,
+            invalidate: self.invalidate,
+            new_cas: self.new_cas,
+            vivify: self.vivify,
+        });
+        if let StoreOutcome::Refused(why) = outcome {
+            // memcached says of a joined value that became too large only that it was not stored.
+            if !matches!(self.mode, StoreMode::Append | StoreMode::Prepend) || why == Refusal::NoMemory {
+                return self.refuse(context, key, why, out);
+            }
+        }
+        match &self.answer {
+            Answer::Meta(answer) => answer.encode(key, outcome, out),
+            Answer::Classic { noreply: true } => {}
+            Answer::Classic { noreply: false } => reply::line(
+                out,
+                match outcome {
+                    StoreOutcome::Stored { .. } => "STORED",
+                    StoreOutcome::Exists => "EXISTS",
+                    StoreOutcome::NotFound => "NOT_FOUND",
+                    StoreOutcome::NotStored | StoreOutcome::Refused(_) => "NOT_STORED",
+                },
+            ),
+        }
+    }
+
+    /// The value will not be stored: says so, and removes what it was to replace where memcached does.
+    fn refuse(&self, context: &mut Context<'_>, key: &[u8], why: Refusal, out: &mut Vec<u8>) {
+        let replaces = match self.answer {
+            Answer::Classic { .. } => self.mode == StoreMode::Set && self.compare_cas.is_none(),
+            Answer::Meta(_) => true,
+        };
+        if replaces {
+            context.refuse(key, why);
+        }
+        if !matches!(self.answer, Answer::Classic { noreply: true }) {
+            reply::line(
+                out,
+                match why {
+                    Refusal::TooLarge => reply::TOO_LARGE,
+                    Refusal::NoMemory => reply::NO_MEMORY,
+                },
+            );
+        }
+    }
+
+    fn answer_bad_chunk(&self, out: &mut Vec<u8>) {
+        if !matches!(self.answer, Answer::Classic { noreply: true }) {
+            reply::line(out, reply::BAD_CHUNK);
+        }
+    }
+}

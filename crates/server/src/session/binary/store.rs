@@ -50,7 +50,7 @@ impl Order {
     }
 
     fn store(&self, context: &mut Context<'_>, key: &[u8], value: Body<'_>, out: &mut Vec<u8>) {
-        let outcome = context.worker.store(Store {
+        let outcome = context.store(Store {
             key,
             key_is_binary: false,
             mode: self.mode(),
@@ -92,7 +92,7 @@ impl Order {
     /// Answers that there is no room. A refused set removes the old item: nobody should read what was to be overwritten.
     fn refuse(&self, context: &mut Context<'_>, key: &[u8], why: Refusal, out: &mut Vec<u8>) {
         if self.verb == Verb::Set {
-            context.worker.refuse(key, why);
+            context.refuse(key, why);
         }
         match why {
             Refusal::TooLarge => fail(self.echo, Status::TooLarge, out),
