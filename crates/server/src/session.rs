@@ -14,6 +14,7 @@ use scrubjay_cache::{
 };
 use scrubjay_net::{Handled, Next, Output};
 
+use crate::options;
 use crate::service::Shared;
 use crate::stats::{self, Counter, WorkerCounters};
 
@@ -185,16 +186,21 @@ impl Session {
         output: &mut Output<PinnedSlice>,
     ) -> Handled {
         if let Protocol::Unknown = self.protocol {
-            match input.first() {
-                None => {
-                    return Handled {
-                        consumed: 0,
-                        next: Next::Wait,
-                    };
-                }
-                Some(&BINARY_MAGIC) => self.protocol = Protocol::Binary(binary::BinaryState::default()),
-                Some(_) => self.protocol = Protocol::Text(text::TextState::default()),
-            }
+            let Some(first) = input.first() else {
+                return Handled {
+                    consumed: 0,
+                    next: Next::Wait,
+                };
+            };
+            let is_binary = match context.shared.options.protocol {
+                options::Protocol::Auto => *first == BINARY_MAGIC,
+                options::Protocol::Binary => true,
+                options::Protocol::Text => false,
+            };
+            self.protocol = match is_binary {
+                true => Protocol::Binary(binary::BinaryState::default()),
+                false => Protocol::Text(text::TextState::default()),
+            };
         }
         match &mut self.protocol {
             Protocol::Unknown => unreachable!("decided above"),

@@ -152,3 +152,29 @@ fn very_verbose_prints_the_memory_layout() {
     let (_, said) = Server::start("-vv").stop("TERM");
     assert!(said.contains("segments of"), "{said}");
 }
+
+#[test]
+fn one_protocol_only_when_asked_for() {
+    let noop = |server: &Server| {
+        let mut stream = server.connect();
+        let mut request = [0; 24];
+        (request[0], request[1]) = (0x80, 10);
+        std::io::Write::write_all(&mut stream, &request).expect("writable");
+        std::io::Write::write_all(&mut stream, b"\r\n").expect("writable");
+        let mut first = [0];
+        std::io::Read::read_exact(&mut stream, &mut first).expect("an answer");
+        first[0]
+    };
+    let server = Server::start("");
+    assert_eq!(
+        (noop(&server), ask(server.connect(), "version").as_str()),
+        (0x81, "VERSION 1.6.45")
+    );
+    let server = Server::start("-B ascii");
+    assert_eq!(
+        (noop(&server), ask(server.connect(), "version").as_str()),
+        (b'E', "VERSION 1.6.45")
+    );
+    let server = Server::start("-B binary");
+    assert_eq!(noop(&server), 0x81);
+}
