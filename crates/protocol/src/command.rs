@@ -1,150 +1,297 @@
-//! The table of commands: what a line may start with, how many words it has, what it is for.
+//! THE table of text commands: each verb of the classic and the meta protocol, once.
 
-/// Which command, with what tells the members of a family apart.
+/// What a verb asks for; decides how its line is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// A look-up of any number of keys.
+pub enum Shape {
+    /// `get KEY...`
     Get {
-        /// CAS numbers are sent.
-        with_cas: bool,
-        /// The first word is a new exptime.
+        /// Answer CAS numbers too.
+        cas: bool,
+        /// An exptime comes before the keys.
         touch: bool,
     },
-    /// A line and a data block.
+    /// `set KEY FLAGS EXPTIME LENGTH [CAS] [noreply]` and a data block.
     Store(StoreVerb),
-    /// Arithmetic.
+    /// `incr KEY DELTA [noreply]`
     Arith {
         /// Subtract.
         decrement: bool,
     },
-    /// `delete`
+    /// `delete KEY [0] [noreply]`
     Delete,
-    /// `touch`
+    /// `touch KEY EXPTIME [noreply]`
     Touch,
-    /// `mg`
-    MetaGet,
-    /// `ms`
-    MetaSet,
-    /// `md`
-    MetaDelete,
-    /// `ma`
-    MetaArith,
-    /// `mn`
-    MetaNoop,
-    /// `me`
-    MetaDebug,
-    /// `flush_all`
+    /// `flush_all [DELAY] [noreply]`
     FlushAll,
+    /// `verbosity LEVEL [noreply]`
+    Verbosity,
     /// `version`
     Version,
-    /// `verbosity`
-    Verbosity,
-    /// `stats`
+    /// `stats [WHAT...]`
     Stats,
     /// `quit`
     Quit,
-    /// `shutdown`
+    /// `shutdown [graceful]`
     Shutdown,
-    /// `cache_memlimit`
+    /// `cache_memlimit MEGABYTES [noreply]`
     CacheMemlimit,
-    /// One that tunes or watches what this server does not have; see [`crate::text::Tuning`].
-    Tuning(crate::text::Tuning),
+    /// Commands about memcached's own insides.
+    Insides(Insides),
+    /// `mg KEY FLAG...`
+    MetaGet,
+    /// `ms KEY LENGTH FLAG...` and a data block.
+    MetaSet,
+    /// `md KEY FLAG...`
+    MetaDelete,
+    /// `ma KEY FLAG...`
+    MetaArith,
+    /// `mn`
+    MetaNoop,
+    /// `me KEY [b]`
+    MetaDebug,
 }
 
-/// What a storage command does with an existing item.
+/// The classic storage commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreVerb {
     /// Store whatever is there.
     Set,
-    /// Only if there is none.
+    /// Store if there is nothing.
     Add,
-    /// Only if there is one.
+    /// Store if there is something.
     Replace,
-    /// Behind the existing value.
+    /// Put behind.
     Append,
-    /// Before the existing value.
+    /// Put before.
     Prepend,
-    /// Only over the version named.
+    /// Store if unchanged.
     Cas,
 }
 
-/// One command.
+/// Commands that steer parts which memcached has and this server has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insides {
+    /// `slabs reassign|automove`
+    Slabs,
+    /// `lru tune|mode|temp_ttl`
+    Lru,
+    /// `lru_crawler ...`
+    LruCrawler,
+    /// `watch ...`
+    Watch,
+    /// `extstore ...`
+    Extstore,
+    /// `refresh_certs`
+    RefreshCerts,
+}
+
+/// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
-    /// The first word of the line.
-    pub name: &'static str,
-    /// What it is.
-    pub verb: Verb,
-    /// Least words of the line, the name included; fewer are answered with `ERROR`.
-    pub words_min: usize,
-    /// Most words; more are answered with `ERROR`.
-    pub words_max: usize,
-    /// What it is for.
+    /// The word it starts with.
+    pub verb: &'static str,
+    /// How its line is read and what it does.
+    pub shape: Shape,
+    /// Tokens of its line, the verb counted: at least and at most.
+    pub tokens: (usize, usize),
+    /// One line of help.
     pub doc: &'static str,
 }
 
-/// Stands for no limit of words.
 const MANY: usize = usize::MAX;
 
-/// A row of the table.
-const fn row(
-    name: &'static str,
-    verb: Verb,
-    (words_min, words_max): (usize, usize),
-    doc: &'static str,
-) -> Command {
+const fn row(verb: &'static str, shape: Shape, tokens: (usize, usize), doc: &'static str) -> Command {
     Command {
-        name,
         verb,
-        words_min,
-        words_max,
+        shape,
+        tokens,
         doc,
     }
 }
 
-const fn get(with_cas: bool, touch: bool) -> Verb {
-    Verb::Get { with_cas, touch }
-}
-
-/// Every command of the text protocols, the most frequent ones first. Bounds of words are memcached 1.6.18's.
+/// All commands.
 pub const COMMANDS: &[Command] = &[
-    row("get", get(false, false), (2, MANY), "values of keys"),
-    row("mg", Verb::MetaGet, (2, MANY), "a value and what is known about it"),
-    row("set", Verb::Store(StoreVerb::Set), (5, 6), "store"),
-    row("ms", Verb::MetaSet, (2, MANY), "store, in any of the modes"),
-    row("md", Verb::MetaDelete, (2, MANY), "delete or invalidate"),
-    row("ma", Verb::MetaArith, (2, MANY), "count up or down"),
-    row("mn", Verb::MetaNoop, (1, MANY), "answer MN"),
-    row("me", Verb::MetaDebug, (1, MANY), "what is known about an item, for people"),
-    row("gets", get(true, false), (2, MANY), "values of keys with CAS numbers"),
-    row("gat", get(false, true), (2, MANY), "values of keys, and a new exptime"),
-    row("gats", get(true, true), (2, MANY), "values of keys with CAS numbers, and a new exptime"),
-    row("delete", Verb::Delete, (2, 4), "delete"),
-    row("incr", Verb::Arith { decrement: false }, (3, 4), "count up"),
-    row("decr", Verb::Arith { decrement: true }, (3, 4), "count down"),
-    row("touch", Verb::Touch, (3, 4), "a new exptime"),
-    row("add", Verb::Store(StoreVerb::Add), (5, 6), "store what is not there"),
-    row("replace", Verb::Store(StoreVerb::Replace), (5, 6), "store over what is there"),
-    row("append", Verb::Store(StoreVerb::Append), (5, 6), "put behind the value"),
-    row("prepend", Verb::Store(StoreVerb::Prepend), (5, 6), "put before the value"),
-    row("cas", Verb::Store(StoreVerb::Cas), (6, 7), "store over the version that was read"),
-    row("flush_all", Verb::FlushAll, (1, 3), "forget everything, now or later"),
-    row("version", Verb::Version, (1, MANY), "the version"),
-    row("verbosity", Verb::Verbosity, (2, 3), "how much is logged"),
-    row("stats", Verb::Stats, (1, MANY), "statistics"),
-    row("quit", Verb::Quit, (1, MANY), "close the connection"),
-    row("shutdown", Verb::Shutdown, (1, MANY), "stop the server, where -A allows it"),
-    row("cache_memlimit", Verb::CacheMemlimit, (2, 3), "change -m, in MiB"),
-    row("slabs", Verb::Tuning(crate::text::Tuning::Slabs), (1, MANY), "memcached's allocator"),
-    row("lru", Verb::Tuning(crate::text::Tuning::Lru), (1, MANY), "memcached's eviction"),
-    row("lru_crawler", Verb::Tuning(crate::text::Tuning::LruCrawler), (1, MANY), "memcached's expiry"),
-    row("watch", Verb::Tuning(crate::text::Tuning::Watch), (1, MANY), "a stream of events"),
-    row("refresh_certs", Verb::Tuning(crate::text::Tuning::RefreshCerts), (1, MANY), "read certificates again"),
-    row("extstore", Verb::Tuning(crate::text::Tuning::Extstore), (1, MANY), "memcached's flash storage"),
+    row(
+        "get",
+        Shape::Get {
+            cas: false,
+            touch: false,
+        },
+        (2, MANY),
+        "read items",
+    ),
+    row(
+        "gets",
+        Shape::Get {
+            cas: true,
+            touch: false,
+        },
+        (2, MANY),
+        "read items with their CAS numbers",
+    ),
+    row(
+        "gat",
+        Shape::Get {
+            cas: false,
+            touch: true,
+        },
+        (2, MANY),
+        "read items and give them a new exptime",
+    ),
+    row(
+        "gats",
+        Shape::Get {
+            cas: true,
+            touch: true,
+        },
+        (2, MANY),
+        "gat with CAS numbers",
+    ),
+    row("set", Shape::Store(StoreVerb::Set), (5, 6), "store an item"),
+    row(
+        "add",
+        Shape::Store(StoreVerb::Add),
+        (5, 6),
+        "store an item if there is none",
+    ),
+    row(
+        "replace",
+        Shape::Store(StoreVerb::Replace),
+        (5, 6),
+        "store an item if there is one",
+    ),
+    row(
+        "append",
+        Shape::Store(StoreVerb::Append),
+        (5, 6),
+        "put bytes behind a value",
+    ),
+    row(
+        "prepend",
+        Shape::Store(StoreVerb::Prepend),
+        (5, 6),
+        "put bytes before a value",
+    ),
+    row(
+        "cas",
+        Shape::Store(StoreVerb::Cas),
+        (6, 7),
+        "store an item if it is unchanged",
+    ),
+    row("delete", Shape::Delete, (2, 4), "delete an item"),
+    row(
+        "incr",
+        Shape::Arith { decrement: false },
+        (3, 4),
+        "add to a number, wrapping at 2^64",
+    ),
+    row(
+        "decr",
+        Shape::Arith { decrement: true },
+        (3, 4),
+        "subtract from a number, down to 0",
+    ),
+    row("touch", Shape::Touch, (3, 4), "give an item a new exptime"),
+    row("mg", Shape::MetaGet, (2, MANY), "meta get"),
+    row("ms", Shape::MetaSet, (2, MANY), "meta set"),
+    row("md", Shape::MetaDelete, (2, MANY), "meta delete and invalidate"),
+    row("ma", Shape::MetaArith, (2, MANY), "meta arithmetic"),
+    row(
+        "mn",
+        Shape::MetaNoop,
+        (1, MANY),
+        "meta no-op, the end of a quiet batch",
+    ),
+    row("me", Shape::MetaDebug, (1, MANY), "what is known of an item"),
+    row(
+        "flush_all",
+        Shape::FlushAll,
+        (1, 3),
+        "make everything unreadable, now or later",
+    ),
+    row("stats", Shape::Stats, (1, MANY), "statistics"),
+    row("version", Shape::Version, (1, MANY), "the protocol version"),
+    row("verbosity", Shape::Verbosity, (2, 3), "how much the server says"),
+    row(
+        "cache_memlimit",
+        Shape::CacheMemlimit,
+        (2, 3),
+        "change the memory limit",
+    ),
+    row("quit", Shape::Quit, (1, MANY), "close the connection"),
+    row(
+        "shutdown",
+        Shape::Shutdown,
+        (1, 2),
+        "stop the server, if that is allowed",
+    ),
+    row(
+        "slabs",
+        Shape::Insides(Insides::Slabs),
+        (3, MANY),
+        "answered, no effect: there are no slab classes",
+    ),
+    row(
+        "lru",
+        Shape::Insides(Insides::Lru),
+        (3, MANY),
+        "answered, no effect: there is no LRU",
+    ),
+    row(
+        "lru_crawler",
+        Shape::Insides(Insides::LruCrawler),
+        (2, MANY),
+        "answered, no effect: expiry needs no crawler",
+    ),
+    row(
+        "watch",
+        Shape::Insides(Insides::Watch),
+        (1, MANY),
+        "refused: not in this version",
+    ),
+    row(
+        "extstore",
+        Shape::Insides(Insides::Extstore),
+        (3, MANY),
+        "refused: there is no second tier",
+    ),
+    row(
+        "refresh_certs",
+        Shape::Insides(Insides::RefreshCerts),
+        (1, MANY),
+        "refused: no TLS in this version",
+    ),
 ];
 
-/// The command called `name`; names are lower case.
+/// The row of `verb`. The usual ones are found without a search.
 #[inline]
-pub fn find(name: &[u8]) -> Option<&'static Command> {
-    COMMANDS.iter().find(|command| command.name.as_bytes() == name)
+pub fn find(verb: &[u8]) -> Option<&'static Command> {
+    match verb {
+        b"get" => Some(&COMMANDS[0]),
+        b"set" => Some(&COMMANDS[4]),
+        b"mg" => Some(&COMMANDS[14]),
+        b"ms" => Some(&COMMANDS[15]),
+        _ => COMMANDS.iter().find(|command| command.verb.as_bytes() == verb),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMANDS, find};
+
+    #[test]
+    fn every_verb_is_found_once_and_as_itself() {
+        for command in COMMANDS {
+            assert_eq!(
+                find(command.verb.as_bytes()).map(|found| found.verb),
+                Some(command.verb)
+            );
+            assert_eq!(
+                COMMANDS.iter().filter(|other| other.verb == command.verb).count(),
+                1
+            );
+        }
+        assert!(find(b"GET").is_none());
+        assert!(find(b"").is_none());
+    }
 }

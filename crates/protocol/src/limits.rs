@@ -1,23 +1,22 @@
-//! Bounds of the text protocol. Source: memcached 1.6.18 unless said otherwise.
+//! Bounds of the text protocols.
 
-/// Longest key in bytes, as sent.
+/// Longest key in bytes. Source: memcached doc/protocol.txt, "Keys".
 pub const KEY_LEN_MAX: usize = 250;
 
-/// Longest line in bytes, but for gets, which have any number of keys.
-pub const LINE_LEN_MAX: usize = 8 << 10;
+/// Longest command line but a multi-get's, in bytes with its end. memcached gives up between 2,048 bytes and what one
+/// read brings; here the bound does not depend on how the line is cut.
+pub const LINE_LEN_MAX: usize = 8192;
 
-/// Longest line of a storage command in bytes: where its data block starts cannot be told without its end.
-pub const STORE_LINE_LEN_MAX: usize = 2 << 10;
+/// Tokens that a command line is cut into; the rest of a longer line is the last one's. As memcached.
+pub const TOKENS_MAX: usize = 24;
 
-/// Most words of a meta command, name, key and length included.
-pub const META_WORDS_MAX: usize = 19;
+/// Longest opaque token of a meta command, with its letter.
+pub const OPAQUE_LEN_MAX: usize = 32;
 
-/// Longest opaque token in bytes, without its letter.
-pub const OPAQUE_LEN_MAX: usize = 31;
+/// Most tokens of a meta command's line, the end of the line counted as one. As memcached.
+pub const META_TOKENS_MAX: usize = 20;
 
-/// Largest length of a data block that a line may declare, in bytes; beyond it the line itself is bad.
-pub const VALUE_LEN_MAX: u64 = i32::MAX as u64 - 2;
+/// Longest value that a command line may declare: what fits 31 bits with its line end.
+pub const VALUE_LEN_MAX: i32 = i32::MAX - 2;
 
-const _: () = assert!(STORE_LINE_LEN_MAX < LINE_LEN_MAX);
-// A line that ends within the bound holds any key that is worth looking at.
-const _: () = assert!(STORE_LINE_LEN_MAX > 4 * KEY_LEN_MAX);
+const _: () = assert!(KEY_LEN_MAX < LINE_LEN_MAX);
