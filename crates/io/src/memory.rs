@@ -69,7 +69,8 @@ impl Memory {
     pub fn lock(&self, offset: usize, len: usize) -> io::Result<()> {
         self.check(offset, len);
         // SAFETY: inside the mapping; locking changes no byte.
-        Ok(unsafe { mlock(self.start.add(offset).cast(), len)? })
+        unsafe { mlock(self.start.add(offset).cast(), len)? };
+        Ok(())
     }
 
     /// Asks for huge pages under `offset..offset + len`.
@@ -79,7 +80,8 @@ impl Memory {
     pub fn advise_huge(&self, offset: usize, len: usize) -> io::Result<()> {
         self.check(offset, len);
         // SAFETY: inside the mapping; the advice changes no byte.
-        Ok(unsafe { madvise(self.start.add(offset).cast(), len, Advice::LinuxHugepage)? })
+        unsafe { madvise(self.start.add(offset).cast(), len, Advice::LinuxHugepage)? };
+        Ok(())
     }
 
     fn check(&self, offset: usize, len: usize) {
