@@ -97,8 +97,8 @@ impl<D: Driver, S: Service> Connection<D, S> {
             Read::Nothing
         };
         match read {
-            Read::End => return After::Close,
-            Read::Nothing if !self.again => return self.wait_for(lent, Interest::Read),
+            Read::End => After::Close,
+            Read::Nothing if !self.again => self.wait_for(lent, Interest::Read),
             Read::Nothing => self.handle_leftover(lent),
             Read::Bytes(len) => self.handle_read(lent, len),
         }
