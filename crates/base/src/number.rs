@@ -1,7 +1,7 @@
 //! Decimal numbers as memcached reads them, from command lines and out of values.
 
-/// Reads an unsigned number as memcached's `safe_strtoull` does: leading white space and one sign, digits, then the end or
-/// white space (what follows is not looked at). A minus sign wraps around 2^64, and is refused where the wrapped number is
+/// Reads an unsigned number as memcached's `safe_strtoull` does: leading white space and one sign, digits, then the end,
+/// white space or a 0 byte (what follows is not looked at). A minus sign wraps around 2^64, and is refused where the wrapped number is
 /// at least 2^63. `None` if it is no number or over 2^64 - 1.
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
     let (negative, number) = split(text)?;
@@ -15,7 +15,11 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
 /// Reads a signed number as memcached's `safe_strtol` does; as [`parse_u64`], within the range of 64 bits.
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, number) = split(text)?;
-    if negative { 0i64.checked_sub_unsigned(number) } else { i64::try_from(number).ok() }
+    if negative {
+        0i64.checked_sub_unsigned(number)
+    } else {
+        i64::try_from(number).ok()
+    }
 }
 
 /// Sign and digits.
@@ -31,7 +35,7 @@ fn split(value: &[u8]) -> Option<(bool, u64)> {
         .iter()
         .position(|byte| !byte.is_ascii_digit())
         .unwrap_or(digits.len());
-    if len == 0 || digits.get(len).is_some_and(|byte| !is_space(byte)) {
+    if len == 0 || digits.get(len).is_some_and(|byte| !is_space(byte) && *byte != 0) {
         return None;
     }
     let mut number: u64 = 0;
@@ -54,13 +58,16 @@ mod tests {
         check("+7", Some(7));
         check("5 abc", Some(5));
         check("5abc", None);
+        check("5\0abc", Some(5));
+        check("5\0abc", Some(5));
         check("", None);
         check("  ", None);
         check("-5", None);
         check("-18446744073709551615", Some(1));
         check("18446744073709551615", Some(u64::MAX));
         check("18446744073709551616", None);
-        let check = |text: &str, number: Option<i64>| assert_eq!(parse_i64(text.as_bytes()), number, "{text:?}");
+        let check =
+            |text: &str, number: Option<i64>| assert_eq!(parse_i64(text.as_bytes()), number, "{text:?}");
         check("-1", Some(-1));
         check("+1", Some(1));
         check("-9223372036854775808", Some(i64::MIN));

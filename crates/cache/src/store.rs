@@ -48,7 +48,8 @@ fn decide(store: &Conditions, old: Option<&Header>) -> Decision {
         };
     };
     let old_cas = old.cas.unwrap_or(0);
-    let mismatch = store.compare_cas.is_some_and(|cas| cas != old_cas);
+    // Without CAS numbers nothing ever matches.
+    let mismatch = store.compare_cas.is_some_and(|cas| Some(cas) != old.cas);
     match store.mode {
         StoreMode::Add => Decision::Answer(StoreOutcome::NotStored),
         StoreMode::Set

@@ -98,8 +98,8 @@ pub enum Request<'a> {
     Quit,
     /// Stop the server.
     Shutdown {
-        /// Answer what was received first.
-        graceful: bool,
+        /// `graceful`: answer what was received first; nothing: at once; anything else is no mode.
+        mode: &'a [u8],
     },
     /// A new memory limit.
     CacheMemlimit {
@@ -211,18 +211,7 @@ fn parse_tokens<'a>(command: &Command, line: &'a [u8], rest: &'a [u8]) -> Parsed
                 says_noreply,
             )
         }
-        Shape::Shutdown => {
-            let graceful = tokens.get(1) == b"graceful";
-            let known = graceful || tokens.count() == 1;
-            (
-                if known {
-                    Ok(Request::Shutdown { graceful })
-                } else {
-                    Err(reply::SHUTDOWN_MODE)
-                },
-                false,
-            )
-        }
+        Shape::Shutdown => (Ok(Request::Shutdown { mode: tokens.get(1) }), false),
         Shape::Version => (Ok(Request::Version), false),
         Shape::Stats => (Ok(Request::Stats(rest)), false),
         Shape::Quit => (Ok(Request::Quit), false),
@@ -259,8 +248,10 @@ pub(crate) fn parse_flags(token: &[u8]) -> Option<u32> {
 
 /// The length of a data block.
 pub(crate) fn parse_value_len(token: &[u8]) -> Option<usize> {
-    let len = parse_i64(token)? as i32;
-    (0..=VALUE_LEN_MAX).contains(&len).then_some(len as usize)
+    let len = parse_i64(token)?;
+    (0..=i64::from(VALUE_LEN_MAX))
+        .contains(&len)
+        .then_some(len as usize)
 }
 
 fn parse_store<'a>(verb: StoreVerb, tokens: &Tokens<'a>) -> Result<Request<'a>, Words> {
@@ -318,7 +309,7 @@ fn parse_flush<'a>(tokens: &Tokens<'a>, noreply: bool) -> Result<Request<'a>, Wo
     if tokens.count() == 1 + usize::from(noreply) {
         return Ok(Request::FlushAll { delay: 0 });
     }
-    let delay = parse_exptime(tokens.get(1)).ok_or(reply::BAD_FORMAT)?;
+    let delay = parse_exptime(tokens.get(1)).ok_or(reply::BAD_EXPTIME)?;
     Ok(Request::FlushAll { delay })
 }
 

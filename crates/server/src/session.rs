@@ -157,7 +157,12 @@ impl Context<'_> {
     /// Calls `each` with name and value of every statistic of the group that `key` names; `false` if there is no such
     /// group.
     fn stats(&mut self, key: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
-        stats::report(self.shared, self.now, key, each)
+        match key {
+            b"reset" => stats::reset(self.shared),
+            b"detail on" | b"detail off" | b"detail dump" => {}
+            group => return stats::report(self.shared, self.now, group, each),
+        }
+        true
     }
 }
 

@@ -259,9 +259,16 @@ fn flush(context: &mut Context<'_>, request: &Request<'_>, exptime: u32, out: &m
 }
 
 fn stat(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
-    let known = context.stats(request.key, &mut |name, value| {
-        encode_stat(request.echo, name, value, out);
-    });
+    let known = match request.key {
+        b"reset" => {
+            crate::stats::reset(context.shared);
+            true
+        }
+        b"detail on" | b"detail off" => true,
+        group => context.stats(group, &mut |name, value| {
+            encode_stat(request.echo, name, value, out);
+        }),
+    };
     if known {
         encode_stat(request.echo, "", "", out);
     } else {

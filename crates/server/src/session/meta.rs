@@ -4,7 +4,7 @@ use scrubjay_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, StoreMode, StoreOutcome, Win,
 };
 use scrubjay_net::Output;
-use scrubjay_protocol::meta::{self, Meta, SetMode, Verb, encode_key};
+use scrubjay_protocol::meta::{self, Meta, Refused, SetMode, Verb, encode_key};
 use scrubjay_protocol::reply;
 
 use super::text::{Answer, Order};
@@ -126,12 +126,9 @@ pub(super) struct SetAnswer {
     flags: Vec<u8>,
 }
 
-/// Reads an `ms` line. Refused, it is answered here; then the length of the data block to swallow comes back, if any.
-pub(super) fn parse_set<'a>(line: &'a [u8], out: &mut Vec<u8>) -> Result<(Meta<'a>, Order), Option<usize>> {
-    let meta = meta::parse(Verb::Set, line).map_err(|refused| {
-        reply::line(out, refused.words);
-        refused.swallow
-    })?;
+/// Reads an `ms` line.
+pub(super) fn parse_set(line: &[u8]) -> Result<(Meta<'_>, Order), Refused> {
+    let meta = meta::parse(Verb::Set, line)?;
     let mode = match meta.mode {
         SetMode::Set => StoreMode::Set,
         SetMode::Add => StoreMode::Add,
@@ -233,7 +230,8 @@ pub(super) fn arith(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
         key_is_binary: meta.key.is_binary(),
         delta: meta.delta,
         decrement: meta.decrement,
-        compare_cas: meta.compare_cas,
+        // As memcached: 0 compares with nothing here.
+        compare_cas: meta.compare_cas.filter(|&cas| cas != 0),
         initial: meta.vivify.map(|vivify| (meta.initial, exptime_of_new(vivify))),
         touch: meta.exptime,
         new_cas: meta.new_cas,

@@ -7,6 +7,7 @@ use scrubjay_cache::{
 use scrubjay_net::{Handled, Next, Output};
 use scrubjay_protocol::command::{Insides, Shape, StoreVerb};
 use scrubjay_protocol::limits::{KEY_LEN_MAX, LINE_LEN_MAX};
+use scrubjay_protocol::meta::Refused;
 use scrubjay_protocol::reply::{self, Words};
 use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
@@ -31,8 +32,8 @@ enum Step {
     Keys(Keys),
     /// The input starts in a value that is received piece by piece.
     Value(Box<Incoming>),
-    /// So many bytes of input belong to a data block that nobody wants.
-    Swallow(usize),
+    /// So many bytes of input belong to a data block that nobody wants; then the words are answered, if any.
+    Swallow(usize, Option<Words>),
     /// Everything up to the end of the line is not wanted.
     SwallowLine,
 }
@@ -109,7 +110,7 @@ pub(super) fn handle(
                 }
             },
             Step::Value(_) => receive(&mut state.step, context, rest, output),
-            Step::Swallow(_) | Step::SwallowLine => swallow(&mut state.step, rest),
+            Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
         };
         let next = match progress {
             Progress::Consumed(len) => {
@@ -183,14 +184,20 @@ fn handle_line(
             return handle_meta(step, context, shape, line.bytes, line.len, input, output);
         }
         Ok(Request::Quit | Request::Http) => return Progress::Close,
-        Ok(Request::Shutdown { graceful }) if context.shared.options.shutdown_enabled => {
-            if graceful {
-                context.shared.control.stop_gracefully()
-            } else {
-                context.shared.control.stop_now()
+        Ok(Request::Shutdown { mode }) if context.shared.options.shutdown_enabled => match mode {
+            b"" => {
+                context.shared.control.stop_now();
+                return Progress::Close;
             }
-            return Progress::Close;
-        }
+            b"graceful" => {
+                context.shared.control.stop_gracefully();
+                return Progress::Close;
+            }
+            _ => {
+                reply::line(output.bytes(), reply::SHUTDOWN_MODE);
+                return Progress::Consumed(line.len);
+            }
+        },
         _ => {}
     }
     let words = match parsed.request {
@@ -471,7 +478,7 @@ fn handle_meta(
         Shape::MetaDelete => meta::delete(context, line, output.bytes()),
         Shape::MetaArith => meta::arith(context, line, output.bytes()),
         Shape::MetaDebug => meta::debug(context, line, output.bytes()),
-        Shape::MetaSet => match meta::parse_set(line, output.bytes()) {
+        Shape::MetaSet => match meta::parse_set(line) {
             Ok((meta, order)) => {
                 let key = meta.key;
                 return begin_value(
@@ -485,8 +492,11 @@ fn handle_meta(
                     output,
                 );
             }
-            Err(Some(value_len)) => *step = Step::Swallow(value_len + 2),
-            Err(None) => {}
+            Err(Refused {
+                words,
+                swallow: Some(value_len),
+            }) => *step = Step::Swallow(value_len + 2, Some(words)),
+            Err(Refused { words, swallow: None }) => reply::line(output.bytes(), words),
         },
         _ => reply::line(output.bytes(), "MN"),
     }
@@ -549,8 +559,8 @@ fn begin_value(
     let block_len = value_len + 2;
     if !context.worker.admits(key.len(), order.flags, value_len as u64) {
         context.count_refusal(Refusal::TooLarge);
-        order.refuse(context, key, Refusal::TooLarge, output.bytes());
-        *step = Step::Swallow(block_len);
+        let words = order.refuse(context, key, Refusal::TooLarge);
+        *step = Step::Swallow(block_len, words);
         return Progress::Consumed(line_len);
     }
     let block = &input[line_len..];
@@ -592,8 +602,8 @@ fn receive(
         let len = missing.min(input.len());
         if let Err(why) = incoming.upload.write(context.worker, &input[..len]) {
             context.count_refusal(why);
-            incoming.order.refuse(context, &incoming.key, why, output.bytes());
-            *step = Step::Swallow(missing + 2);
+            let words = incoming.order.refuse(context, &incoming.key, why);
+            *step = Step::Swallow(missing + 2, words);
             return Progress::Consumed(0);
         }
         return if len == input.len() {
@@ -617,13 +627,16 @@ fn receive(
     Progress::Consumed(2)
 }
 
-fn swallow(step: &mut Step, input: &[u8]) -> Progress {
+fn swallow(step: &mut Step, input: &[u8], output: &mut Output<PinnedSlice>) -> Progress {
     match step {
-        Step::Swallow(left) => {
+        Step::Swallow(left, words) => {
             let len = input.len().min(*left);
             *left -= len;
             if *left > 0 {
                 return Progress::Partial(len);
+            }
+            if let Some(words) = words {
+                reply::line(output.bytes(), words);
             }
             *step = Step::Line;
             Progress::Consumed(len)
@@ -660,7 +673,10 @@ impl Order {
         if let StoreOutcome::Refused(why) = outcome {
             // memcached says of a joined value that became too large only that it was not stored.
             if !matches!(self.mode, StoreMode::Append | StoreMode::Prepend) || why == Refusal::NoMemory {
-                return self.refuse(context, key, why, out);
+                if let Some(words) = self.refuse(context, key, why) {
+                    reply::line(out, words);
+                }
+                return;
             }
         }
         match &self.answer {
@@ -678,8 +694,8 @@ impl Order {
         }
     }
 
-    /// The value will not be stored: says so, and removes what it was to replace where memcached does.
-    fn refuse(&self, context: &mut Context<'_>, key: &[u8], why: Refusal, out: &mut Vec<u8>) {
+    /// The value will not be stored: removes what it was to replace where memcached does. Returns the words to answer.
+    fn refuse(&self, context: &mut Context<'_>, key: &[u8], why: Refusal) -> Option<Words> {
         let replaces = match self.answer {
             Answer::Classic { .. } => self.mode == StoreMode::Set && self.compare_cas.is_none(),
             Answer::Meta(_) => true,
@@ -687,15 +703,11 @@ impl Order {
         if replaces {
             context.refuse(key, why);
         }
-        if !matches!(self.answer, Answer::Classic { noreply: true }) {
-            reply::line(
-                out,
-                match why {
-                    Refusal::TooLarge => reply::TOO_LARGE,
-                    Refusal::NoMemory => reply::NO_MEMORY,
-                },
-            );
-        }
+        let words = match why {
+            Refusal::TooLarge => reply::TOO_LARGE,
+            Refusal::NoMemory => reply::NO_MEMORY,
+        };
+        (!matches!(self.answer, Answer::Classic { noreply: true })).then_some(words)
     }
 
     fn answer_bad_chunk(&self, out: &mut Vec<u8>) {
