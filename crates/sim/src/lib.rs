@@ -1,9 +1,11 @@
 //! Reference models, conformance scripts and simulations: what scrubjay is checked against. Never shipped.
 
 pub mod differential;
+pub mod fuzz;
 pub mod in_process;
 pub mod model;
 pub mod runner;
 pub mod script;
 pub mod server;
+pub mod serving;
 pub mod simulation;

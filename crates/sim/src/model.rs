@@ -379,7 +379,10 @@ impl Item {
 
     /// What a storage request does where `old` is.
     fn put_over(&mut self, old: &Item, store: &Store<'_>) -> Result<(), StoreOutcome> {
-        let mismatch = store.compare_cas.is_some_and(|cas| cas != old.cas);
+        // Without CAS numbers nothing matches, not even 0.
+        let mismatch = store
+            .compare_cas
+            .is_some_and(|cas| cas != old.cas || old.cas == 0);
         let older = store.compare_cas.is_some_and(|cas| cas < old.cas);
         match store.mode {
             StoreMode::Add => return Err(StoreOutcome::NotStored),
@@ -404,14 +407,14 @@ fn ttl_secs(deadline: Option<u64>, now: Now) -> Option<u32> {
     deadline.map(|deadline| deadline.saturating_sub(now.millis()).div_ceil(1000) as u32)
 }
 
-/// The number at the start of a value: white space, one sign, digits, then the end or white space. A minus sign wraps
+/// The number at the start of a value: white space, one sign, digits, then the end, white space or a 0 byte. A minus sign wraps
 /// around 2^64 and is refused where the wrapped number is at least 2^63.
 fn stored_number(value: &[u8]) -> Option<u64> {
     let is_space = |byte: &u8| b" \t\n\x0b\x0c\r".contains(byte);
     let start = value.iter().position(|byte| !is_space(byte))?;
     let end = value[start..]
         .iter()
-        .position(is_space)
+        .position(|byte| is_space(byte) || *byte == 0)
         .map_or(value.len(), |len| start + len);
     let word = std::str::from_utf8(&value[start..end]).ok()?;
     match word.strip_prefix('-') {

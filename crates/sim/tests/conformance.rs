@@ -5,9 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use scrubjay_sim::in_process::{Cuts, InProcess};
 use scrubjay_sim::runner::{self, Deviations, Remote};
 use scrubjay_sim::script::Script;
 use scrubjay_sim::server::Server;
+use scrubjay_sim::serving::{START, Serving};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance")
@@ -86,5 +88,51 @@ fn memcached_answers_as_the_scripts_say() {
 fn scrubjay_answers_as_the_scripts_say_over_loopback() {
     check_all(&scripts(), |script| {
         check_server(Server::start_scrubjay, script, None)
+    });
+}
+
+/// Scripts up to this many bytes are cut in two at every place; of longer ones each place is cut too, but many in a run.
+const TWO_PARTS_LEN_MAX: usize = 1500;
+
+/// Bytes between the cuts of one run of a longer script.
+const STEP: usize = 89;
+
+fn check_in_process(script: &Script, cuts: Cuts) -> Result<(), String> {
+    let serving = Serving::new(&script.arguments)?;
+    let shown = format!("{cuts:?}");
+    let mut target = InProcess::new(serving.service(), START, cuts);
+    runner::run(script, &mut target, None).map_err(|why| format!("{shown}: {why}"))
+}
+
+#[test]
+fn scrubjay_answers_as_the_scripts_say_however_input_is_cut() {
+    check_all(&scripts(), |script| {
+        check_in_process(script, Cuts::None)?;
+        let len: usize = script.streams().values().map(Vec::len).sum();
+        let every = |first, step| check_in_process(script, Cuts::Every { first, step });
+        if len > 200_000 {
+            // Values of a mebibyte: pieces as they come from sockets, and the first bytes one by one.
+            check_in_process(script, Cuts::Before((0..3_000).collect()))?;
+            return [997, 4_096, 65_536]
+                .into_iter()
+                .try_for_each(|step| every(step, step));
+        }
+        every(1, 1)?;
+        if len <= TWO_PARTS_LEN_MAX {
+            return (1..len).try_for_each(|cut| check_in_process(script, Cuts::Before(vec![cut])));
+        }
+        (1..=STEP).try_for_each(|first| every(first, STEP))
+    });
+}
+
+#[test]
+fn scrubjay_answers_in_process_what_is_sent_all_at_once() {
+    check_all(&scripts(), |script| {
+        if !script.is_one_stream() {
+            return Ok(());
+        }
+        let serving = Serving::new(&script.arguments)?;
+        let mut target = InProcess::new(serving.service(), START, Cuts::None);
+        runner::run_pipelined(script, &mut target, None)
     });
 }

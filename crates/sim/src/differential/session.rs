@@ -39,6 +39,8 @@ pub struct Session {
     pub protocol: Protocol,
     /// The batches.
     pub batches: Vec<Vec<Request>>,
+    /// memcached may say less: it forgets replies that wait to be sent when it meets a packet with a wrong first byte.
+    pub may_lose_replies: bool,
 }
 
 impl Request {
@@ -189,7 +191,8 @@ impl Session {
             batches.push(batch);
         }
         // Only at the end: what is broken may swallow or close.
-        if random.random_ratio(1, 2) {
+        let is_broken = random.random_ratio(1, 2);
+        if is_broken {
             let mut broken: Vec<Request> = (0..random.random_range(1..6)).map(|_| request(random)).collect();
             broken.retain(|request| !request.counts());
             for request in &mut broken {
@@ -202,7 +205,11 @@ impl Session {
             }
             batches.push(broken);
         }
-        Session { protocol, batches }
+        Session {
+            protocol,
+            batches,
+            may_lose_replies: is_broken && protocol == Protocol::Binary,
+        }
     }
 
     /// Requests in all.
@@ -228,10 +235,7 @@ impl Session {
             .iter()
             .map(|batch| batch.iter().filter_map(&mut keep).collect())
             .collect();
-        Session {
-            protocol: self.protocol,
-            batches,
-        }
+        Session { batches, ..*self }
     }
 
     /// As a script would write it.

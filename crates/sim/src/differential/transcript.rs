@@ -28,6 +28,19 @@ pub fn differs(ours: &[Token], theirs: &[Token]) -> bool {
     ours.len() != theirs.len() || !ours.iter().zip(theirs).all(&mut same)
 }
 
+/// Whether `ours` says all that `theirs` says, and then perhaps more.
+pub fn starts_with(ours: &[Token], theirs: &[Token]) -> bool {
+    let Some((last, before)) = theirs.split_last() else {
+        return true;
+    };
+    let fits = match (ours.get(before.len()), last) {
+        (Some(Token::Bytes(ours)), Token::Bytes(theirs)) => ours.starts_with(theirs),
+        (Some(_), _) => true,
+        (None, _) => false,
+    };
+    fits && !differs(&ours[..before.len()], before)
+}
+
 /// memcached prints what is left of a life that is over as a number near 2^32.
 fn secs(printed: i64) -> i64 {
     if printed > 1 << 31 { 0 } else { printed }

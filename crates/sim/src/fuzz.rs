@@ -1,0 +1,35 @@
+//! Bodies of the fuzz targets: any input will do.
+
+use crate::in_process::{Cuts, InProcess};
+use crate::runner::Target as _;
+use crate::serving::{START, Serving};
+
+/// Little memory, so that inputs meet its end.
+const ARGUMENTS: [&str; 2] = ["-m", "4"];
+
+/// Sends `input` to a fresh server, as a whole and in pieces: neither may panic or grow without bound, and both must say
+/// the same.
+///
+/// # Panics
+/// If not.
+pub fn session(input: &[u8]) {
+    let whole = replies(input, Cuts::None);
+    let (first, step) = (input.len() % 7, 1 + input.len() % 5);
+    let pieces = replies(input, Cuts::Every { first, step });
+    // Statistics count pieces.
+    if !input.windows(4).any(|window| window == b"stat") {
+        assert_eq!(
+            String::from_utf8_lossy(&whole),
+            String::from_utf8_lossy(&pieces),
+            "replies depend on how the input is cut"
+        );
+    }
+}
+
+fn replies(input: &[u8], cuts: Cuts) -> Vec<u8> {
+    let serving = Serving::new(&ARGUMENTS.map(str::to_owned)).expect("these options are right");
+    let mut target = InProcess::new(serving.service(), START, cuts);
+    target.open().expect("connections are without number");
+    target.send(0, input);
+    std::mem::take(target.received(0))
+}

@@ -1,0 +1,56 @@
+//! The cache service as the binary builds it, without its sockets and threads.
+
+use std::sync::Arc;
+
+use scrubjay_base::time::Now;
+use scrubjay_cache::Cache;
+use scrubjay_server::options::{self, Environment};
+use scrubjay_server::service::{CacheService, Shared};
+
+/// The moment at which simulated time starts.
+pub const START: Now = Now::from_secs(10);
+
+/// Unix time at the clock's start, in milliseconds.
+const UNIX_MILLIS_AT_START: u64 = 1_800_000_000_000;
+
+/// Seed of the key hash.
+const HASH_SEED: u64 = 1;
+
+/// A cache, and services over it.
+#[derive(Debug)]
+pub struct Serving {
+    shared: Arc<Shared>,
+}
+
+impl Serving {
+    /// What these arguments of the command line make.
+    ///
+    /// # Errors
+    /// They are wrong, or there is no memory.
+    pub fn new(arguments: &[String]) -> Result<Serving, String> {
+        let environment = Environment {
+            memory_limit: None,
+            is_root: false,
+        };
+        let program = "scrubjay".to_owned();
+        let matches = options::add_to(clap::Command::new("scrubjay"))
+            .try_get_matches_from([&program].into_iter().chain(arguments))
+            .map_err(|error| error.to_string())?;
+        let options = options::resolve(&matches, &environment).map_err(|error| error.message)?;
+        let cache = Cache::new(options.cache_config(UNIX_MILLIS_AT_START, HASH_SEED))
+            .map_err(|error| format!("{error:?}"))?;
+        Ok(Serving {
+            shared: Shared::new(cache, options),
+        })
+    }
+
+    /// One worker's service.
+    pub fn service(&self) -> CacheService {
+        CacheService::new(&self.shared)
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.shared.cache
+    }
+}
