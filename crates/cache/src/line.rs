@@ -106,7 +106,7 @@ impl Slot {
 
 impl Line {
     /// An empty line, for models; in the index lines are zeroed memory.
-    #[cfg(any(loom, test))]
+    #[cfg(loom)]
     pub(crate) fn new() -> Line {
         Line {
             header: AtomicU32::new(0),

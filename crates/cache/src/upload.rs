@@ -13,7 +13,7 @@ use crate::api::Refusal;
 use crate::cache::Cache;
 use crate::expiry::bucket;
 use crate::index::KeyHash;
-use crate::item::{INLINE_VALUE_MAX, NEVER, PIECE_HEADER, Piece, Room};
+use crate::item::{INLINE_VALUE_MAX, PIECE_HEADER, Piece, Room};
 use crate::segment::Append;
 use crate::worker::{Member, Turn, Worker};
 
@@ -263,13 +263,12 @@ impl Upload {
             cut: false,
         }));
         member.cache().uploads.lock().push(Arc::clone(&progress));
-        // The exptime may still change (an append keeps the old one): such pieces belong to no TTL.
         Upload {
             member: Arc::clone(member),
             progress,
             value_len,
             received: 0,
-            deadline: deadline.min(NEVER),
+            deadline,
         }
     }
 
@@ -370,10 +369,6 @@ impl Upload {
     }
 
     /// The complete value: its bytes if they are to lie behind the key, else its pieces.
-    #[expect(
-        clippy::type_complexity,
-        reason = "either bytes or pieces, used at two places"
-    )]
     pub(crate) fn finish(self) -> Result<Result<Vec<u8>, PieceList>, Refusal> {
         let mut progress = lock(&self.progress);
         if progress.cut {

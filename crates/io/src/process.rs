@@ -302,6 +302,17 @@ fn signal_set() -> libc::sigset_t {
     set
 }
 
+/// Processor time of this process so far, in user and in system mode, as `seconds.micros`.
+pub fn cpu_seconds() -> (String, String) {
+    // SAFETY: all-zero is a valid rusage, and the kernel fills it in.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` lives through the call.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    debug_assert_eq!(result, 0, "one's own usage can always be asked for");
+    let text = |time: libc::timeval| format!("{}.{:06}", time.tv_sec, time.tv_usec);
+    (text(usage.ru_utime), text(usage.ru_stime))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{PidFile, find_user, is_alive, read_pid};
@@ -324,15 +335,4 @@ mod tests {
         assert!(!path.exists());
         assert!(!is_alive(0));
     }
-}
-
-/// Processor time of this process so far, in user and in system mode, as `seconds.micros`.
-pub fn cpu_seconds() -> (String, String) {
-    // SAFETY: all-zero is a valid rusage, and the kernel fills it in.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` lives through the call.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    debug_assert_eq!(result, 0, "one's own usage can always be asked for");
-    let text = |time: libc::timeval| format!("{}.{:06}", time.tv_sec, time.tv_usec);
-    (text(usage.ru_utime), text(usage.ru_stime))
 }

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use scrubjay_base::sync::OwnLine;
 use scrubjay_io::driver::epoll::Waker;
 
 /// Counts of connections and bytes. Raised at accept and close, and once a turn for bytes.
@@ -18,14 +19,49 @@ pub struct Counters {
     pub listen_disabled_num: AtomicU64,
     /// Whether connections are being refused or left waiting: 0 or 1.
     pub accepting_stopped: AtomicU64,
-    /// Bytes read from all connections.
-    pub bytes_read: AtomicU64,
-    /// Bytes written to all connections.
-    pub bytes_written: AtomicU64,
+    /// Bytes by worker, each on a line of its own.
+    traffic: [OwnLine<Traffic>; TRAFFIC_CELLS],
     /// Connections closed because they were idle too long.
     pub idle_kicks: AtomicU64,
     /// Times that a connection had to wait for its next turn although it had more to do.
     pub conn_yields: AtomicU64,
+}
+
+/// Workers beyond this many share cells with others; the sums stay right.
+const TRAFFIC_CELLS: usize = 32;
+
+/// Bytes that a worker moved.
+#[derive(Debug, Default)]
+struct Traffic {
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add_traffic(&self, worker: usize, read: u64, written: u64) {
+        if read | written == 0 {
+            return;
+        }
+        let cell = &self.traffic[worker % TRAFFIC_CELLS].0;
+        cell.read.fetch_add(read, Ordering::Relaxed);
+        cell.written.fetch_add(written, Ordering::Relaxed);
+    }
+
+    /// Bytes read from all connections.
+    pub fn bytes_read(&self) -> u64 {
+        self.traffic
+            .iter()
+            .map(|cell| cell.0.read.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Bytes written to all connections.
+    pub fn bytes_written(&self) -> u64 {
+        self.traffic
+            .iter()
+            .map(|cell| cell.0.written.load(Ordering::Relaxed))
+            .sum()
+    }
 }
 
 const RUNNING: u8 = 0;

@@ -8,7 +8,7 @@ use scrubjay_io::driver::epoll::{Epoll, Listener};
 
 use crate::counters::{Control, Counters};
 use crate::service::Service;
-use crate::worker::{Limits, Mailbox, Shared, Worker};
+use crate::worker::{Flag, Limits, Mailbox, Shared, Worker};
 
 /// How to run a server.
 #[derive(Clone, Debug)]
@@ -39,6 +39,7 @@ pub fn run<S: Service>(
     let mailboxes = drivers
         .iter()
         .map(|driver| Mailbox {
+            has_mail: Flag::default(),
             sockets: Mutex::new(Vec::new()),
             waker: Some(driver.waker()),
         })

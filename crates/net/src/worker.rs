@@ -24,6 +24,9 @@ const OUTPUT_KEPT: usize = 512 << 10;
 /// Connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
 
+/// How long accepting rests when the process has no descriptors left.
+const ACCEPT_PAUSE_NANOS: u64 = 100_000_000;
+
 /// Tokens from this number on are listeners.
 const LISTENER_TOKENS: u64 = 1 << 63;
 
@@ -31,7 +34,7 @@ const LISTENER_TOKENS: u64 = 1 << 63;
 const GRACE_MS: u64 = 5_000;
 
 /// How often idle connections and a stopped accept are looked at.
-const SWEEP_MS: u32 = 1_000;
+const SWEEP_MS: u32 = 100;
 
 /// Limits of all workers.
 #[derive(Clone, Debug)]
@@ -47,8 +50,23 @@ pub struct Limits {
 /// Accepted connections on their way to another worker.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
+    pub(crate) has_mail: Flag,
     pub(crate) sockets: Mutex<Vec<(T, PeerAddress)>>,
     pub(crate) waker: Option<Waker>,
+}
+
+/// Set by others, taken by its owner, who mostly finds it unset and then writes nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Flag(AtomicBool);
+
+impl Flag {
+    fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn swap_if_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Acquire)
+    }
 }
 
 /// What all workers share.
@@ -78,6 +96,8 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     output: Output<S::Shared>,
     next_worker: usize,
     listening: bool,
+    /// Accepting failed for want of descriptors or memory: not tried again before.
+    accept_again_at: Now,
     swept_at: Now,
     bytes_read: u64,
     bytes_written: u64,
@@ -104,6 +124,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             output: Output::default(),
             next_worker: 0,
             listening: false,
+            accept_again_at: Now::default(),
             swept_at: Now::default(),
             bytes_read: 0,
             bytes_written: 0,
@@ -164,7 +185,9 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
 
     /// It has its turn anyway, without new input.
     fn has_more_to_do(&self, token: u64) -> bool {
-        self.connections[token as u32 as usize].as_ref().is_some_and(Connection::has_more_to_do)
+        self.connections[token as u32 as usize]
+            .as_ref()
+            .is_some_and(Connection::has_more_to_do)
     }
 
     fn serve(&mut self, index: usize, readable: bool, now: Now) {
@@ -210,7 +233,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     }
 
     fn listen(&mut self, on: bool) -> std::io::Result<()> {
-        if self.listening == on {
+        if self.listening == on || self.listeners.is_empty() {
             return Ok(());
         }
         for (number, listener) in self.listeners.iter().enumerate() {
@@ -244,6 +267,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
                 Err(error) if is_of_one_connection(&error) => continue,
                 Err(_) => {
                     counters.listen_disabled_num.fetch_add(1, Ordering::Relaxed);
+                    self.accept_again_at = now.plus_nanos(ACCEPT_PAUSE_NANOS);
                     return self.listen(false);
                 }
             };
@@ -280,11 +304,16 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             .lock()
             .expect("nothing panics under this lock")
             .push((socket, peer));
+        mailbox.has_mail.set();
         mailbox.waker.iter().for_each(Waker::wake);
     }
 
     fn take_mail(&mut self, now: Now) {
         let mailbox = &self.shared.mailboxes[self.index];
+        // Read-mostly: no lock is taken while there is none.
+        if !mailbox.has_mail.swap_if_set() {
+            return;
+        }
         let sockets = std::mem::take(&mut *mailbox.sockets.lock().expect("nothing panics under this lock"));
         for (socket, peer) in sockets {
             self.open(socket, peer, now);
@@ -309,7 +338,8 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
 
     /// Closes idle connections, and accepts again if that was stopped and there is room.
     fn sweep(&mut self, now: Now) -> std::io::Result<()> {
-        if !self.listening && !self.listeners.is_empty() && self.shared.control.stop() == Stop::No {
+        let may_listen = !self.listening && !self.listeners.is_empty() && now >= self.accept_again_at;
+        if may_listen && self.shared.control.stop() == Stop::No {
             let open = self.shared.counters.curr_connections.load(Ordering::Relaxed) as usize;
             self.listen(open < self.shared.limits.connections_max)?;
         }
@@ -329,13 +359,11 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     }
 
     fn count_bytes(&mut self) {
-        let counters = &self.shared.counters;
-        counters
-            .bytes_read
-            .fetch_add(std::mem::take(&mut self.bytes_read), Ordering::Relaxed);
-        counters
-            .bytes_written
-            .fetch_add(std::mem::take(&mut self.bytes_written), Ordering::Relaxed);
+        let (read, written) = (
+            std::mem::take(&mut self.bytes_read),
+            std::mem::take(&mut self.bytes_written),
+        );
+        self.shared.counters.add_traffic(self.index, read, written);
     }
 
     /// Answers what has been received, then closes everything.
@@ -345,7 +373,12 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         self.service.begin_turn(now);
         self.take_mail(now);
         for index in 0..self.connections.len() {
-            self.serve(index, true, now);
+            // What had come before the stop is answered, however much it is.
+            let mut read_before = None;
+            while read_before != Some(self.bytes_read) {
+                read_before = Some(self.bytes_read);
+                self.serve(index, true, now);
+            }
         }
         let waits_until = now.plus_nanos(GRACE_MS * 1_000_000);
         loop {

@@ -86,13 +86,13 @@ fn command_sums(shared: &Shared) -> [u64; COUNTERS] {
 
 fn net_sums(shared: &Shared) -> [u64; 4] {
     let net = &shared.net;
+    let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
     [
-        &net.total_connections,
-        &net.rejected_connections,
-        &net.bytes_read,
-        &net.bytes_written,
+        load(&net.total_connections),
+        load(&net.rejected_connections),
+        net.bytes_read(),
+        net.bytes_written(),
     ]
-    .map(|count| count.load(Ordering::Relaxed))
 }
 
 /// Starts the counts anew, as `stats reset` does.

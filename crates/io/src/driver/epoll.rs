@@ -66,11 +66,7 @@ impl Epoll {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         epoll::add(&epoll, &*wake, EventData::new_u64(WAKE_TOKEN), EventFlags::IN)?;
-        Ok(Epoll {
-            epoll,
-            wake,
-            clock,
-        })
+        Ok(Epoll { epoll, wake, clock })
     }
 
     /// Something to wake this driver with.

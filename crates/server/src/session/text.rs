@@ -437,7 +437,11 @@ fn answer_insides(insides: Insides, tokens: &Tokens<'_>) -> Words {
         (Insides::LruCrawler, b"enable" | b"disable") => "OK",
         (Insides::LruCrawler, b"sleep" | b"tocrawl" | b"crawl") if tokens.count() > 2 => "OK",
         (Insides::LruCrawler, b"metadump" | b"mgdump") if tokens.count() > 2 => reply::NO_DUMP,
-        (Insides::Watch, _) => reply::NO_WATCH,
+        (
+            Insides::Watch,
+            b"" | b"fetchers" | b"mutations" | b"evictions" | b"deletions" | b"connevents" | b"sysevents"
+            | b"rawcmds",
+        ) => reply::NO_WATCH,
         (Insides::RefreshCerts, _) => reply::NO_TLS,
         _ => reply::ERROR,
     }

@@ -2,6 +2,11 @@ use scrubjay_base::time::Now;
 use scrubjay_cache::{Cache, Config, PinnedSlice, Worker};
 use scrubjay_net::{Next, Output};
 
+use std::sync::Arc;
+
+use crate::service::Shared;
+use crate::stats::WorkerCounters;
+
 use super::{BinaryState, handle};
 use crate::session::Context;
 
@@ -48,7 +53,8 @@ fn describe(replies: &[u8]) -> Vec<String> {
 
 struct Server {
     worker: Worker,
-    options: crate::options::Options,
+    shared: Arc<Shared>,
+    counters: WorkerCounters,
 }
 
 impl Server {
@@ -66,7 +72,8 @@ impl Server {
         let cache = Cache::new(config).expect("memory");
         Server {
             worker: cache.worker(),
-            options,
+            shared: Shared::new(cache, options),
+            counters: WorkerCounters::default(),
         }
     }
 
@@ -82,7 +89,9 @@ impl Server {
                 let mut output: Output<PinnedSlice> = Output::default();
                 let mut context = Context {
                     worker: &mut self.worker,
-                    options: &self.options,
+                    shared: &self.shared,
+                    counters: &self.counters,
+                    now: Now::from_secs(1),
                 };
                 let handled = handle(&mut state, &mut context, &input, &mut output);
                 input.drain(..handled.consumed);
