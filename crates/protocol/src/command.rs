@@ -222,7 +222,7 @@ pub const COMMANDS: &[Command] = &[
     row(
         "shutdown",
         Shape::Shutdown,
-        (1, 2),
+        (1, MANY),
         "stop the server, if that is allowed",
     ),
     row(

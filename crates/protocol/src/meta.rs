@@ -152,7 +152,10 @@ pub fn parse(verb: Verb, line: &[u8]) -> Result<Meta<'_>, Refused> {
         return Err(refuse(reply::BAD_FORMAT));
     }
     if tokens.count() >= META_TOKENS_MAX {
-        return Err(refuse(reply::META_TOO_MANY_FLAGS));
+        return Err(refuse(match verb {
+            Verb::Get => reply::META_GET_TOO_MANY_FLAGS,
+            Verb::Set | Verb::Delete | Verb::Arith => reply::META_TOO_MANY_FLAGS,
+        }));
     }
     let mut meta = blank(raw_key, tokens);
     if verb != Verb::Set {
@@ -267,7 +270,7 @@ impl<'a> Meta<'a> {
             b'C' => self.compare_cas = Some(number()?),
             b'E' => self.new_cas = Some(number()?),
             b'J' => self.initial = parse_u64(token).ok_or(Wrong::Token(Some(reply::META_BAD_INITIAL)))?,
-            b'D' => self.delta = parse_u64(token).ok_or(Wrong::Token(Some(reply::BAD_DELTA)))?,
+            b'D' => self.delta = parse_u64(token).ok_or(Wrong::Token(Some(reply::META_BAD_DELTA)))?,
             b'M' if token.len() != 1 => return Err(Wrong::Token(Some(reply::META_MODE_LENGTH))),
             b'v' => self.return_value = true,
             b'q' => self.quiet = true,
@@ -314,10 +317,12 @@ pub fn parse_debug(line: &[u8]) -> Result<(Key<'_>, &[u8]), Words> {
         .ok_or(reply::BAD_FORMAT)
 }
 
-/// Appends ` k` and a key, as base64 with ` b` behind it if it is binary.
+/// Appends ` k` and a key, as base64 with ` b` behind it if it is binary. A key that would break the line is sent so, too,
+/// whatever it was stored as.
 pub fn encode_key(out: &mut Vec<u8>, key: &[u8], is_binary: bool) {
     out.extend_from_slice(b" k");
-    if is_binary {
+    let breaks_the_line = || key.iter().any(|byte| matches!(byte, b' ' | b'\r' | b'\n' | 0));
+    if is_binary || breaks_the_line() {
         out.extend_from_slice(BASE64.encode(key).as_bytes());
         out.extend_from_slice(b" b");
     } else {

@@ -41,13 +41,24 @@ pub const NO_WATCH: Words = "CLIENT_ERROR watch commands not allowed";
 /// A dump is asked for.
 pub const NO_DUMP: Words = "ERROR metadump not allowed";
 /// Certificates are to be read again.
-pub const NO_TLS: Words = "SERVER_ERROR TLS is not enabled";
+pub const NO_TLS: Words = "Error TLS not enabled";
+/// `slabs reassign` from a class that has nothing to give.
+pub const NO_SPARE: Words = "NOSPARE source class has no spare pages";
+/// `slabs reassign` with a class that nobody has.
+pub const BAD_CLASSES: Words = "BADCLASS invalid src or dst class id";
+/// `lru_crawler crawl` with a class that nobody has.
+pub const BAD_CLASS: Words = "BADCLASS invalid class id";
+/// `lru_crawler sleep` with too long a time.
+pub const CRAWLER_SLEEP: Words = "CLIENT_ERROR sleep must be one second or less";
 /// `slabs reassign` from a class to itself.
 pub const SAME_CLASS: Words = "SAME src and dst class are identical";
 /// `stats detail` without a word that it knows.
 pub const STATS_DETAIL_USAGE: Words = "CLIENT_ERROR usage: stats detail on|off|dump";
 /// `stats cachedump` without its numbers.
 pub const BAD_LINE: Words = "CLIENT_ERROR bad command line";
+
+/// `stats cachedump` of a class that nobody has.
+pub const BAD_SLAB: Words = "CLIENT_ERROR Illegal slab id";
 
 /// Meta: a flag occurs twice.
 pub const META_DUPLICATE: Words = "CLIENT_ERROR duplicate flag";
@@ -61,8 +72,12 @@ pub const META_BAD_TOKEN: Words = "CLIENT_ERROR bad token in command line format
 pub const META_BAD_KEY: Words = "CLIENT_ERROR error decoding key";
 /// Meta: the opaque is over 31 bytes.
 pub const META_OPAQUE_TOO_LONG: Words = "CLIENT_ERROR opaque token too long";
-/// Meta: too many flags.
-pub const META_TOO_MANY_FLAGS: Words = "CLIENT_ERROR options flags are too long";
+/// `mg` with too many flags.
+pub const META_GET_TOO_MANY_FLAGS: Words = "CLIENT_ERROR options flags are too long";
+/// Other meta commands with too many flags.
+pub const META_TOO_MANY_FLAGS: Words = "CLIENT_ERROR options flags too long";
+/// Meta: the delta is no number.
+pub const META_BAD_DELTA: Words = "CLIENT_ERROR invalid numeric delta value";
 /// Meta: the mode is not one letter.
 pub const META_MODE_LENGTH: Words = "CLIENT_ERROR incorrect length for M token";
 /// Meta: `ms` has no such mode.

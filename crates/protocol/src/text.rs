@@ -25,6 +25,11 @@ pub fn first_line(input: &[u8]) -> Option<Line<'_>> {
         [bytes @ .., b'\r'] if !bytes.is_empty() => bytes,
         bytes => bytes,
     };
+    // As memcached: what is behind a zero byte is not looked at.
+    let bytes = match memchr::memchr(0, bytes) {
+        Some(end) => &bytes[..end],
+        None => bytes,
+    };
     Some(Line { bytes, len: end + 1 })
 }
 
@@ -146,7 +151,9 @@ pub fn parse(line: &[u8]) -> Parsed<'_> {
     };
     let Some(command) = command::find(verb) else {
         let last = Tokens::cut(line).last();
-        return if last.starts_with(b"HTTP/") {
+        // As memcached, which looks for other commands first under their initial.
+        let looks_like_get = verb[0] == b'g';
+        return if last.starts_with(b"HTTP/") && !looks_like_get {
             Parsed::plain(Request::Http)
         } else {
             Parsed::refused(reply::ERROR)

@@ -262,6 +262,7 @@ const GENERAL: &[(&str, Source)] = &[
     ("slab_reassign_busy_items", Always("0")),
     ("slab_reassign_busy_deletes", Always("0")),
     ("slab_reassign_busy_nomem", Always("0")),
+    ("slab_reassign_last_busy_status", Always("0")),
     ("slab_reassign_running", Always("0")),
     ("slabs_moved", Always("0")),
     ("lru_crawler_running", Always("0")),
@@ -336,6 +337,11 @@ const GENERAL: &[(&str, Source)] = &[
 /// `stats items`: all segments are one class.
 const ITEMS: &[(&str, Source)] = &[
     ("number", Number(|reading| reading.usage.items)),
+    ("number_hot", Always("0")),
+    ("number_warm", Always("0")),
+    ("number_cold", Number(|reading| reading.usage.items)),
+    ("age_hot", Always("0")),
+    ("age_warm", Always("0")),
     ("age", Always("0")),
     ("mem_requested", Number(|reading| reading.usage.item_bytes)),
     ("evicted", Number(|reading| reading.evictions())),
@@ -359,6 +365,14 @@ const ITEMS: &[(&str, Source)] = &[
     ("crawler_reclaimed", Always("0")),
     ("crawler_items_checked", Always("0")),
     ("lrutail_reflocked", Always("0")),
+    ("moves_to_cold", Always("0")),
+    ("moves_to_warm", Always("0")),
+    ("moves_within_lru", Always("0")),
+    ("direct_reclaims", Always("0")),
+    ("hits_to_hot", Always("0")),
+    ("hits_to_warm", Always("0")),
+    ("hits_to_cold", Count(Counter::GetHits)),
+    ("hits_to_temp", Always("0")),
 ];
 
 /// Bytes of a chunk as `stats slabs` tells them: what item lengths are rounded up to, so that no chunk is ever partly used.

@@ -281,6 +281,7 @@ pub(super) fn debug(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
         Ok(key) => key,
         Err(words) => return reply::line(out, words),
     };
+    let has_cas = context.has_cas();
     let Some(hit) = context.worker.get(&Get {
         no_bump: true,
         ..Get::key(key.bytes())
@@ -291,7 +292,7 @@ pub(super) fn debug(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(raw_key);
     let ttl = hit.ttl.map_or(-1, i64::from);
     let fetched = if hit.fetched { "yes" } else { "no" };
-    let size = raw_key.len() + hit.value_len();
+    let size = scrubjay_cache::item_size(has_cas, key.bytes().len(), hit.flags, hit.value_len());
     let facts = format!(
         " exp={ttl} la={} cas={} fetch={fetched} cls=1 size={size}",
         hit.idle_secs, hit.cas

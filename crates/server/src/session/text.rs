@@ -1,5 +1,6 @@
 //! A connection that speaks the classic text protocol or the meta protocol, mixed as it likes.
 
+use scrubjay_base::number::parse_i64;
 use scrubjay_cache::{
     Arith, ArithOutcome, Body, Delete, DeleteOutcome, Get, PinnedSlice, Refusal, Store, StoreMode,
     StoreOutcome, Upload,
@@ -417,32 +418,70 @@ fn set_memory_limit(context: &mut Context<'_>, megabytes: u64) -> Words {
     }
 }
 
+/// Classes of memcached's allocator, whose numbers are still let pass.
+const SLAB_CLASSES: i64 = 63;
+
 /// memcached's answers about parts that are not here.
 fn answer_insides(insides: Insides, tokens: &Tokens<'_>) -> Words {
-    let is_number = |index: usize| scrubjay_base::number::parse_i64(tokens.get(index)).is_some();
-    match (insides, tokens.get(1)) {
-        (Insides::Slabs, b"reassign") if tokens.count() == 4 => {
-            match (is_number(2) && is_number(3), tokens.get(2)) {
-                (false, _) => reply::BAD_FORMAT,
-                (true, from) if from == tokens.get(3) => reply::SAME_CLASS,
-                (true, _) => "OK",
-            }
-        }
-        (Insides::Slabs, b"automove") => match tokens.get(2) {
-            b"0" | b"1" | b"2" => "OK",
-            b"ratio" if tokens.count() > 3 => "OK",
+    match insides {
+        Insides::Slabs => answer_slabs(tokens),
+        Insides::Lru => answer_lru(tokens),
+        Insides::LruCrawler => answer_crawler(tokens),
+        Insides::Watch => match tokens.get(1) {
+            b"" | b"fetchers" | b"mutations" | b"evictions" | b"deletions" | b"connevents" | b"sysevents"
+            | b"rawcmds" => reply::NO_WATCH,
             _ => reply::ERROR,
         },
-        (Insides::Lru, b"tune" | b"mode" | b"temp_ttl") => "OK",
-        (Insides::LruCrawler, b"enable" | b"disable") => "OK",
-        (Insides::LruCrawler, b"sleep" | b"tocrawl" | b"crawl") if tokens.count() > 2 => "OK",
-        (Insides::LruCrawler, b"metadump" | b"mgdump") if tokens.count() > 2 => reply::NO_DUMP,
-        (
-            Insides::Watch,
-            b"" | b"fetchers" | b"mutations" | b"evictions" | b"deletions" | b"connevents" | b"sysevents"
-            | b"rawcmds",
-        ) => reply::NO_WATCH,
-        (Insides::RefreshCerts, _) => reply::NO_TLS,
+        Insides::Extstore => reply::ERROR,
+        Insides::RefreshCerts => reply::NO_TLS,
+    }
+}
+
+fn answer_slabs(tokens: &Tokens<'_>) -> Words {
+    let number = |index: usize| parse_i64(tokens.get(index));
+    match tokens.get(1) {
+        b"reassign" if tokens.count() == 4 => match (number(2), number(3)) {
+            (Some(from), Some(to)) if from == to => reply::SAME_CLASS,
+            (Some(from), Some(to)) if from.max(to) > SLAB_CLASSES => reply::BAD_CLASSES,
+            (Some(_), Some(_)) => reply::NO_SPARE,
+            _ => reply::BAD_FORMAT,
+        },
+        b"automove" => match (tokens.get(2), number(2)) {
+            (b"ratio", _) if tokens.count() > 3 => "OK",
+            (_, Some(0..=2)) => "OK",
+            (_, Some(3..)) => reply::ERROR,
+            _ => reply::BAD_FORMAT,
+        },
+        _ => reply::ERROR,
+    }
+}
+
+fn answer_lru(tokens: &Tokens<'_>) -> Words {
+    let number = |index: usize| parse_i64(tokens.get(index));
+    match tokens.get(1) {
+        b"mode" if matches!(tokens.get(2), b"flat" | b"segmented") => "OK",
+        b"tune" if tokens.count() >= 6 && number(2).is_some() && number(3).is_some() => "OK",
+        b"temp_ttl" if number(2).is_some() => "OK",
+        _ => reply::ERROR,
+    }
+}
+
+fn answer_crawler(tokens: &Tokens<'_>) -> Words {
+    const SLEEP_MAX: i64 = 1_000_000;
+    let number = parse_i64(tokens.get(2));
+    match (tokens.get(1), tokens.count()) {
+        (b"enable" | b"disable", _) => "OK",
+        (b"sleep", 3..) => match number {
+            Some(0..=SLEEP_MAX) => "OK",
+            Some(_) => reply::CRAWLER_SLEEP,
+            None => reply::BAD_FORMAT,
+        },
+        (b"tocrawl", 3..) => number.map_or(reply::BAD_FORMAT, |_| "OK"),
+        (b"crawl", 3..) => match (tokens.get(2), number) {
+            (b"all", _) | (_, Some(1..=SLAB_CLASSES)) => "OK",
+            _ => reply::BAD_CLASS,
+        },
+        (b"metadump" | b"mgdump", 3..) => reply::NO_DUMP,
         _ => reply::ERROR,
     }
 }
@@ -458,7 +497,11 @@ fn stats(context: &mut Context<'_>, words: &[u8], out: &mut Vec<u8>) {
         (b"detail", b"dump") => "END",
         (b"detail", _) => reply::STATS_DETAIL_USAGE,
         (b"cachedump", _) if tokens.count() < 3 => reply::BAD_LINE,
-        (b"cachedump", _) => "END",
+        (b"cachedump", class) => match (parse_i64(class), parse_i64(tokens.get(2))) {
+            (Some(0..=SLAB_CLASSES), Some(_)) => "END",
+            (Some(_), Some(_)) => reply::BAD_SLAB,
+            _ => reply::BAD_FORMAT,
+        },
         (group, _) => {
             let known = context.stats(group, &mut |name, value| reply::stat(out, name, value));
             if known { "END" } else { reply::ERROR }
