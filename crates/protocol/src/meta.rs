@@ -256,7 +256,9 @@ impl<'a> Meta<'a> {
         let number = || parse_u64(token).ok_or(Wrong::Token(Some(reply::META_BAD_TOKEN)));
         let exptime = || parse_exptime(token).ok_or(Wrong::Token(Some(reply::META_BAD_TOKEN)));
         match letter {
-            b'b' => self.key = decode_key(self.raw_key).ok_or(Wrong::Fatal(reply::META_BAD_KEY))?,
+            b'b' => {
+                self.key = decode_key(self.raw_key).ok_or(Wrong::Token(Some(reply::META_BAD_KEY)))?;
+            }
             b'N' => {
                 self.vivify = Some(exptime()?);
                 self.vivify_last = true;
