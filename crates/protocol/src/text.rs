@@ -253,7 +253,7 @@ pub(crate) fn parse_flags(token: &[u8]) -> Option<u32> {
     parse_u64(token).map(|number| number as u32)
 }
 
-/// The length of a data block: read with 64 bits, kept with 32, as memcached does.
+/// The length of a data block. One beyond 32 bits is refused; memcached takes its low bits and loses the stream.
 pub(crate) fn parse_value_len(token: &[u8]) -> Option<usize> {
     let len = parse_i64(token)?;
     (0..=i64::from(VALUE_LEN_MAX))

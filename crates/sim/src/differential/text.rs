@@ -113,7 +113,6 @@ pub fn nonsense(random: &mut StdRng) -> Request {
         "set a 0 0 x\r\n",
         "shutdown\r\n",
         "get a HTTP/1.1\r\n",
-        "x HTTP/1.1\r\n",
         "quit now\r\n",
     ];
     Request::bytes(*pick(random, &lines))
