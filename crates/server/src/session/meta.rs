@@ -21,7 +21,8 @@ pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<Pi
         // As memcached: what a look-up creates is not marked as binary.
         key_is_binary: false,
         touch: meta.exptime,
-        vivify: meta.vivify,
+        // `T` is for an item made here, too.
+        vivify: meta.vivify.map(|exptime| meta.exptime.unwrap_or(exptime)),
         recache_below: meta.recache_below,
         no_bump: meta.no_bump,
         new_cas: meta.new_cas,
