@@ -153,7 +153,8 @@ pub(super) fn parse_set(line: &[u8]) -> Result<(Meta<'_>, Order), Refused> {
         key_is_binary: meta.key.is_binary(),
         flags: meta.client_flags,
         exptime: meta.exptime.unwrap_or(0),
-        compare_cas: meta.compare_cas,
+        // 0 compares with nothing when appending or prepending.
+        compare_cas: meta.compare_cas.filter(|&cas| cas != 0 || mode == StoreMode::Set),
         invalidate: meta.invalidate,
         new_cas: meta.new_cas,
         vivify: meta.vivify,
