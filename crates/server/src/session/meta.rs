@@ -155,7 +155,8 @@ pub(super) fn parse_set(line: &[u8]) -> Result<(Meta<'_>, Order), Refused> {
         exptime: meta.exptime.unwrap_or(0),
         // 0 compares with nothing when appending or prepending.
         compare_cas: meta.compare_cas.filter(|&cas| cas != 0 || mode == StoreMode::Set),
-        invalidate: meta.invalidate,
+        // 0 is no older number.
+        invalidate: meta.invalidate && meta.compare_cas != Some(0),
         new_cas: meta.new_cas,
         vivify: meta.vivify,
         answer: Answer::Meta(SetAnswer {
