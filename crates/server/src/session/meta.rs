@@ -21,8 +21,11 @@ pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<Pi
         // As memcached: what a look-up creates is not marked as binary.
         key_is_binary: false,
         touch: meta.exptime,
-        // `T` is for an item made here, too.
-        vivify: meta.vivify.map(|exptime| meta.exptime.unwrap_or(exptime)),
+        // Of `N` and `T` the later one decides how long an item made here lives.
+        vivify: meta.vivify.map(|vivify| match meta.exptime {
+            Some(exptime) if !meta.vivify_last => exptime,
+            _ => vivify,
+        }),
         recache_below: meta.recache_below,
         no_bump: meta.no_bump,
         new_cas: meta.new_cas,
