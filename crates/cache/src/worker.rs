@@ -278,6 +278,10 @@ impl Worker {
     /// The item that this worker has just vivified. If it is gone again already, a miss is as true.
     fn created(&self, get: &Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
         let (found, seen) = self.look(hash, get.key)?;
+        if !get.no_bump {
+            // Making it counts as reading it, as in memcached.
+            found.item.note_access(found.item.state(), self.secs);
+        }
         let mut hit = self.hit(found.item, found.location, &seen);
         (hit.created, hit.win, hit.fetched) = (true, Win::Won, false);
         Some(hit)

@@ -262,6 +262,11 @@ impl Model {
         };
         let ttl = ttl_secs(item.deadline, self.now);
         let found = item.found(ttl, self.now, Win::Won, true);
+        // Making it counts as reading it.
+        let item = Item {
+            fetched: !get.no_bump,
+            ..item
+        };
         self.items.insert(get.key.to_vec(), item);
         Some(found)
     }
