@@ -129,7 +129,7 @@ fn converse(server: &Server, session: &Session) -> Result<Vec<Token>, String> {
         for request in batch {
             request.encode(&seen, &mut bytes);
         }
-        if !last {
+        if !last || !session.may_lose_replies {
             session.protocol.encode_barrier(index, &mut bytes);
         }
         connection.send(&bytes);
