@@ -1,5 +1,6 @@
 //! The project's chores, started by `cargo xtask CHORE`.
 
+mod bench;
 mod clients;
 mod docs;
 mod run;
@@ -16,7 +17,8 @@ const USAGE: &str = "usage: cargo xtask CHORE
   ci                 test, but what has to be skipped counts as failed
   tidy               the rules that no compiler checks: crate arrows, names, calls, sizes, documents
   docs [--check]     write the generated parts of the documents, or say whether they are fresh
-  clients [WORD...]  only the real clients, against the server that SCRUBJAY_BIN names";
+  clients [WORD...]  only the real clients, against the server that SCRUBJAY_BIN names
+  bench [WORD...]    the speed figures against memcached and the floor, or those whose name contains each WORD";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +32,8 @@ fn main() -> ExitCode {
         ["docs"] => report(docs::write(&root())),
         ["docs", "--check"] => report(docs::check(&root())),
         ["clients", ref filter @ ..] => test::run_clients(filter),
+        ["bench", ref filter @ ..] => bench::run(filter),
+        ["bench-floor", ref arguments @ ..] => bench::floor(arguments),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(64);
