@@ -135,7 +135,7 @@ impl Default for Options {
             lock_memory: false,
             huge_pages: false,
             threads: 4,
-            requests_per_turn: 20,
+            requests_per_turn: 1024,
             shutdown_enabled: false,
             flush_enabled: true,
             dump_enabled: true,

@@ -83,7 +83,8 @@ pub const ROWS: &[Row] = &[
         .short('t').default("4")
         .shows("num_threads", |o| o.threads.to_string()),
     Row::number("max-reqs-per-event", 1, 1 << 20, |o, n| o.requests_per_turn = n as usize, "Requests of one connection that are answered before others have their turn")
-        .short('R').default("20")
+        .short('R').default("1024")
+        .differs("memcached's default is 20; here what was read together is answered with one write, and a turn is bounded by bytes as well")
         .shows("reqs_per_event", |o| o.requests_per_turn.to_string()),
     Row::text("napi-ids", "num", ignore_text, "Number of NAPI ids to spread connections by")
         .short('N').stat("num_napi_ids")
