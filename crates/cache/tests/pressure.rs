@@ -40,7 +40,7 @@ fn read(worker: &mut Worker, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn cache(memory_max: usize) -> Arc<Cache> {
-    Cache::new(Config::new(memory_max)).unwrap()
+    Cache::new(Config::new(memory_max)).expect("memory")
 }
 
 /// splitmix64, so that a failure names its seed.
@@ -73,7 +73,7 @@ fn value(key: u64, version: u64, len: usize) -> Vec<u8> {
 }
 
 fn version_of(key: u64, bytes: &[u8]) -> u64 {
-    let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
+    let version = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
     assert_eq!(
         bytes,
         value(key, version, bytes.len()),
