@@ -1,4 +1,5 @@
 //! The roles of the binary and its small helpers, one module each.
 
 pub mod generate;
+pub mod replay;
 pub mod serve;

@@ -1,0 +1,140 @@
+//! `scrubjay replay`: a trace or a drawn workload against any memcached-protocol server, as a look-aside cache in front of
+//! it would: get; on a miss, set.
+
+mod client;
+mod report;
+mod run;
+mod tables;
+mod trace;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use self::run::Plan;
+
+/// Exit status when a value came back that nobody stored.
+const WRONG_VALUES: u8 = 1;
+
+/// Exit status when the input or a server cannot be used.
+const UNUSABLE: u8 = 2;
+
+/// The subcommand.
+pub fn command() -> Command {
+    let number = |name: &'static str, default: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("N")
+            .value_parser(value_parser!(u64))
+            .default_value(default)
+            .help(help)
+    };
+    Command::new("replay")
+        .about("Replay a trace against a memcached-protocol server as a look-aside cache, and measure it")
+        .arg(Arg::new("trace").required(true).value_name("TRACE").value_parser(value_parser!(PathBuf)).help(
+            "CSV (timestamp,key,key_size,value_size,client_id,operation,ttl), oracleGeneral binary or workload tables; \
+             a name that ends with .zst is decompressed",
+        ))
+        .arg(
+            Arg::new("format")
+                .long("format")
+                .value_parser(["auto", "csv", "oracle-general", "tables"])
+                .default_value("auto")
+                .help("What TRACE is; auto goes by its name and content"),
+        )
+        .arg(
+            Arg::new("server")
+                .long("server")
+                .value_name("HOST:PORT|PATH")
+                .default_value("127.0.0.1:11211")
+                .help("The server, or the path of its Unix socket"),
+        )
+        .arg(
+            Arg::new("vs")
+                .long("vs")
+                .value_name("HOST:PORT|PATH")
+                .help("Replay against this second server too and print both side by side"),
+        )
+        .arg(number("requests", "0", "Stop after this many requests; 0: the whole trace, or 1,000,000 drawn ones"))
+        .arg(number("connections", "4", "Connections, each with a thread; a key is always on the same one"))
+        .arg(number("depth", "16", "Requests in flight on a connection; 1 waits for each reply"))
+        .arg(number("keys", "600000", "Size of the key space of a drawn workload"))
+        .arg(number("seed", "1", "Seed of a drawn workload"))
+        .arg(number("ttl", "0", "Exptime in seconds of items whose trace row has none; 0: they never expire"))
+        .arg(Arg::new("no-verify").long("no-verify").action(ArgAction::SetTrue).help("Do not check the values read"))
+        .arg(Arg::new("no-flush").long("no-flush").action(ArgAction::SetTrue).help("Do not empty the server first"))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the result as JSON"))
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> ExitCode {
+    match replay(matches) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(wrong) => {
+            eprintln!("scrubjay replay: {wrong} values were not what had been stored");
+            ExitCode::from(WRONG_VALUES)
+        }
+        Err(why) => {
+            eprintln!("scrubjay replay: {why}");
+            ExitCode::from(UNUSABLE)
+        }
+    }
+}
+
+fn replay(matches: &ArgMatches) -> Result<u64, String> {
+    let number = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or_default();
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let plan = Plan {
+        trace: matches.get_one::<PathBuf>("trace").cloned().unwrap_or_default(),
+        format: format_of(matches),
+        requests: number("requests"),
+        connections: number("connections").clamp(1, 256) as usize,
+        depth: number("depth").clamp(1, 1024) as usize,
+        keys: number("keys").max(1),
+        seed: number("seed"),
+        ttl: u32::try_from(number("ttl")).unwrap_or(u32::MAX),
+        verify: !matches.get_flag("no-verify"),
+        flush: !matches.get_flag("no-flush"),
+    };
+    let servers: Vec<String> = text("server").into_iter().chain(text("vs")).collect();
+    let mut results = Vec::new();
+    for server in &servers {
+        results.push(run::run(&plan, server)?);
+    }
+    if matches.get_flag("json") {
+        report::print_json(&results)?;
+    } else {
+        report::print_table(&results);
+    }
+    Ok(results.iter().map(|result| result.tally.wrong).sum())
+}
+
+/// What the input is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Csv,
+    OracleGeneral,
+    Tables,
+}
+
+fn format_of(matches: &ArgMatches) -> Format {
+    let path = matches
+        .get_one::<PathBuf>("trace")
+        .map(PathBuf::as_path)
+        .unwrap_or(Path::new(""));
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().to_lowercase())
+        .unwrap_or_default();
+    match matches.get_one::<String>("format").map(String::as_str) {
+        Some("csv") => Format::Csv,
+        Some("oracle-general") => Format::OracleGeneral,
+        Some("tables") => Format::Tables,
+        _ if name.contains("oraclegeneral") || name.trim_end_matches(".zst").ends_with(".bin") => {
+            Format::OracleGeneral
+        }
+        _ if name.trim_end_matches(".zst").ends_with(".tables") => Format::Tables,
+        _ => Format::Csv,
+    }
+}

@@ -1,0 +1,319 @@
+//! A replay: one thread reads or draws requests, one thread a connection sends them. A key is always on the same connection,
+//! so that its requests stay in order.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::Format;
+use super::client::{Client, Outcome};
+use super::tables::Tables;
+use super::trace::{self, Request, Verb};
+
+/// Requests handed to a connection's thread at a time.
+const PARCEL: usize = 512;
+
+/// Parcels that wait for a connection's thread.
+const PARCELS_WAITING: usize = 8;
+
+/// Requests of a drawn workload when none are asked for.
+const DRAWN_DEFAULT: u64 = 1_000_000;
+
+/// How to replay.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) trace: PathBuf,
+    pub(crate) format: Format,
+    /// 0: the whole trace.
+    pub(crate) requests: u64,
+    pub(crate) connections: usize,
+    pub(crate) depth: usize,
+    pub(crate) keys: u64,
+    pub(crate) seed: u64,
+    pub(crate) ttl: u32,
+    pub(crate) verify: bool,
+    pub(crate) flush: bool,
+}
+
+/// What one server did.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) server: String,
+    pub(crate) tally: Tally,
+    pub(crate) elapsed: Duration,
+    /// Name and value of the server's own statistics at the end.
+    pub(crate) stats: Vec<(String, String)>,
+    /// Resident memory of a local server's process, in bytes.
+    pub(crate) resident: Option<u64>,
+}
+
+/// What happened to the requests.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) requests: u64,
+    pub(crate) gets: u64,
+    pub(crate) hits: u64,
+    /// Misses of keys that had never been asked for or stored before.
+    pub(crate) first_misses: u64,
+    /// Sets after a miss that the server did not store, and stores that it refused.
+    pub(crate) refused: u64,
+    /// Values that were not the key's.
+    pub(crate) wrong: u64,
+    /// Microseconds from sending to the reply.
+    pub(crate) latency: Histogram<u64>,
+    /// Keys seen, by their hash.
+    seen: HashSet<u64>,
+    /// Keys whose values others than this replay's sets have made.
+    changed: HashSet<Vec<u8>>,
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally {
+            requests: 0,
+            gets: 0,
+            hits: 0,
+            first_misses: 0,
+            refused: 0,
+            wrong: 0,
+            latency: Histogram::new(3).expect("three digits can be kept"),
+            seen: HashSet::new(),
+            changed: HashSet::new(),
+        }
+    }
+
+    /// Whether a value of `request`'s key can be checked.
+    fn can_verify(&self, request: &Request) -> bool {
+        !self.changed.contains(&request.key)
+    }
+
+    pub(crate) fn note(&mut self, request: &Request, outcome: Outcome, latency: Duration) {
+        self.requests += 1;
+        self.latency.saturating_record(latency.as_micros() as u64);
+        let first = self.seen.insert(hash(&request.key));
+        match outcome {
+            Outcome::Hit => {
+                self.gets += 1;
+                self.hits += 1;
+            }
+            Outcome::Miss => {
+                self.gets += 1;
+                self.first_misses += u64::from(first);
+            }
+            Outcome::Done => {}
+            Outcome::Refused => self.refused += 1,
+        }
+        if matches!(request.verb, Verb::Store("append" | "prepend") | Verb::Arith(_)) {
+            self.changed.insert(request.key.clone());
+        }
+    }
+
+    pub(crate) fn note_filled(&mut self, stored: bool) {
+        self.refused += u64::from(!stored);
+    }
+
+    pub(crate) fn misses(&self) -> u64 {
+        self.gets - self.hits
+    }
+
+    fn add(&mut self, other: &Tally) {
+        self.requests += other.requests;
+        self.gets += other.gets;
+        self.hits += other.hits;
+        self.first_misses += other.first_misses;
+        self.refused += other.refused;
+        self.wrong += other.wrong;
+        self.latency.add(&other.latency).expect("histograms of one kind");
+    }
+}
+
+/// FNV-1a: spreads keys over connections and remembers which were seen.
+fn hash(key: &[u8]) -> u64 {
+    key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+/// Requests and hits so far, for the progress bar.
+#[derive(Debug, Default)]
+struct Progress {
+    requests: AtomicU64,
+    gets: AtomicU64,
+    hits: AtomicU64,
+}
+
+/// Replays against `server`.
+pub(crate) fn run(plan: &Plan, server: &str) -> Result<Replayed, String> {
+    let mut control = Client::connect(server)?;
+    if plan.flush {
+        let reply = control.ask("flush_all")?;
+        if reply != "OK" {
+            return Err(format!(
+                "{server}: flush_all answered {reply:?}; use --no-flush to replay without it"
+            ));
+        }
+    }
+    let source = source(plan)?;
+    let clients = (0..plan.connections)
+        .map(|_| Client::connect(server))
+        .collect::<Result<Vec<_>, _>>()?;
+    let progress = Progress::default();
+    let bar = progress_bar(server);
+    let start = Instant::now();
+    let (fed, tallies) = std::thread::scope(|scope| {
+        let mut senders = Vec::new();
+        let mut threads = Vec::new();
+        for client in clients {
+            let (sender, receiver) = sync_channel(PARCELS_WAITING);
+            senders.push(sender);
+            let progress = &progress;
+            threads.push(scope.spawn(move || serve(client, &receiver, plan, progress)));
+        }
+        let fed = feed(source, plan, senders, &progress, &bar);
+        let tallies: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("it does not panic"))
+            .collect();
+        (fed, tallies)
+    });
+    let elapsed = start.elapsed();
+    bar.finish_and_clear();
+    let mut tally = Tally::new();
+    let mut failure = fed.err();
+    for (part, result) in tallies {
+        tally.add(&part);
+        failure = result.err().or(failure);
+    }
+    if let Some(why) = failure {
+        return Err(format!("{server}: after {} requests: {why}", tally.requests));
+    }
+    if tally.requests == 0 {
+        return Err(format!("{}: there is no request in it", plan.trace.display()));
+    }
+    let stats = control.stats()?;
+    let resident = resident_bytes(&stats);
+    Ok(Replayed {
+        server: server.to_owned(),
+        tally,
+        elapsed,
+        stats,
+        resident,
+    })
+}
+
+type Source = Box<dyn Iterator<Item = Result<Request, String>>>;
+
+fn source(plan: &Plan) -> Result<Source, String> {
+    let input = trace::open(&plan.trace)?;
+    let in_file = |why: String| format!("{}: {why}", plan.trace.display());
+    let all: Source = match plan.format {
+        Format::Csv => Box::new(trace::csv(input)),
+        Format::OracleGeneral => Box::new(trace::oracle_general(input)),
+        Format::Tables => Box::new(Tables::read(input).map_err(in_file)?.draw(plan.keys, plan.seed)),
+    };
+    let limit = match (plan.requests, plan.format) {
+        (0, Format::Tables) => DRAWN_DEFAULT,
+        (0, _) => u64::MAX,
+        (requests, _) => requests,
+    };
+    let path = plan.trace.display().to_string();
+    let named = all.map(move |request| request.map_err(|why| format!("{path}: {why}")));
+    Ok(Box::new(named.take(usize::try_from(limit).unwrap_or(usize::MAX))))
+}
+
+/// Hands the requests to the connections' threads.
+fn feed(
+    source: Source,
+    plan: &Plan,
+    senders: Vec<SyncSender<Vec<Request>>>,
+    progress: &Progress,
+    bar: &ProgressBar,
+) -> Result<(), String> {
+    let mut parcels: Vec<Vec<Request>> = senders.iter().map(|_| Vec::with_capacity(PARCEL)).collect();
+    for request in source {
+        let request = request?;
+        let index = (hash(&request.key) >> 32) as usize % plan.connections;
+        parcels[index].push(request);
+        if parcels[index].len() == PARCEL {
+            let parcel = std::mem::replace(&mut parcels[index], Vec::with_capacity(PARCEL));
+            if senders[index].send(parcel).is_err() {
+                // That connection ended and has its own reason to tell.
+                return Ok(());
+            }
+            show(progress, bar);
+        }
+    }
+    for (sender, parcel) in senders.into_iter().zip(parcels) {
+        // As above.
+        let _ = sender.send(parcel);
+    }
+    Ok(())
+}
+
+fn show(progress: &Progress, bar: &ProgressBar) {
+    let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let (gets, hits) = (load(&progress.gets), load(&progress.hits));
+    bar.set_position(load(&progress.requests));
+    if gets > 0 {
+        bar.set_message(format!("hit ratio {:.4}", hits as f64 / gets as f64));
+    }
+}
+
+fn progress_bar(server: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix} {spinner} {human_pos} requests, {per_sec}, {msg}");
+    let bar = ProgressBar::new_spinner().with_prefix(server.to_owned());
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// One connection's thread: batches of distinct keys, in order.
+fn serve(
+    mut client: Client,
+    parcels: &Receiver<Vec<Request>>,
+    plan: &Plan,
+    progress: &Progress,
+) -> (Tally, Result<(), String>) {
+    let mut tally = Tally::new();
+    for parcel in parcels {
+        let (gets, hits) = (tally.gets, tally.hits);
+        let mut rest = &parcel[..];
+        while !rest.is_empty() {
+            let mut keys = HashSet::new();
+            let len = rest
+                .iter()
+                .take(plan.depth)
+                .take_while(|request| keys.insert(&request.key))
+                .count();
+            let verify = plan.verify && rest[..len].iter().all(|request| tally.can_verify(request));
+            if let Err(why) = client.replay(&rest[..len], plan.ttl, verify, &mut tally) {
+                return (tally, Err(why));
+            }
+            rest = &rest[len..];
+        }
+        progress
+            .requests
+            .fetch_add(parcel.len() as u64, Ordering::Relaxed);
+        progress.gets.fetch_add(tally.gets - gets, Ordering::Relaxed);
+        progress.hits.fetch_add(tally.hits - hits, Ordering::Relaxed);
+    }
+    (tally, Ok(()))
+}
+
+/// What a server on this machine has in RAM, by the pid that it tells.
+fn resident_bytes(stats: &[(String, String)]) -> Option<u64> {
+    let pid = &stats.iter().find(|(name, _)| name == "pid")?.1;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    line.split_whitespace()
+        .nth(1)?
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib * 1024)
+}
