@@ -361,6 +361,11 @@ impl Cache {
                     return Ok(near);
                 }
                 if self.pool.open(&mut state, &self.heap, bucket, false).is_some() {
+                    let is_short = state.is_short();
+                    drop(state);
+                    if is_short {
+                        self.reclaim_ahead(turn);
+                    }
                     return Ok(bucket);
                 }
             }

@@ -54,12 +54,19 @@ impl Epochs {
         self.current.0.fetch_add(1, Ordering::AcqRel) + 1
     }
 
+    /// The earliest epoch that an awake worker has announced last: what was retired up to it is nobody's any more.
+    pub(crate) fn horizon(&self) -> u64 {
+        // Pairs with the fence in `announce`.
+        fence(Ordering::SeqCst);
+        let awake = |slot: &OwnLine<AtomicU64>| match slot.0.load(Ordering::Acquire) {
+            ASLEEP => None,
+            announced => Some(announced),
+        };
+        self.announced.iter().filter_map(awake).min().unwrap_or(u64::MAX)
+    }
+
     /// Whether every awake worker has announced `epoch` or later.
     pub(crate) fn passed(&self, epoch: u64) -> bool {
-        fence(Ordering::SeqCst);
-        self.announced.iter().all(|slot| {
-            let announced = slot.0.load(Ordering::Acquire);
-            announced == ASLEEP || announced >= epoch
-        })
+        epoch <= self.horizon()
     }
 }

@@ -17,6 +17,9 @@ use crate::segment::{Heap, SegmentId, SegmentState};
 /// Segments that only reclamation may take, so that it can always move live items out of a victim.
 pub(crate) const RESERVE: u32 = 2;
 
+/// Segments beyond the reserve that are made free before they are needed.
+const AHEAD: u32 = 2;
+
 /// At most this share of all segments may be open.
 const OPEN_SHARE: u32 = 16;
 
@@ -160,6 +163,12 @@ impl State {
         (self.allowed, self.used)
     }
 
+    /// Whether so few segments are free, or will be in a moment, that the next one should be made free now: then nobody
+    /// has to wait for readers when it is needed.
+    pub(crate) fn is_short(&self) -> bool {
+        self.available() + self.retired.len() as u32 <= RESERVE + AHEAD
+    }
+
     /// Whether more segments are used than allowed, those that will be free in a moment left out.
     pub(crate) fn over_limit(&self) -> bool {
         self.used - self.retired.len() as u32 > self.allowed
@@ -211,6 +220,10 @@ impl State {
     /// worker's quiet moment only (not for a pin).
     pub(crate) fn free_retired(&mut self, heap: &Heap, epochs: &Epochs) -> (u32, u32) {
         let (mut freed, mut waiting) = (0, 0);
+        if self.retired.is_empty() {
+            return (0, 0);
+        }
+        let horizon = epochs.horizon();
         for _ in 0..self.retired.len() {
             let Some(segment) = self.retired.pop_front() else {
                 break;
@@ -218,7 +231,7 @@ impl State {
             let header = heap.header(segment);
             // Acquire pairs with the Release when a pin goes: what it sent has been read.
             let pinned = header.pins.load(Ordering::Acquire) > 0;
-            let passed = epochs.passed(header.retired_epoch.load(Ordering::Relaxed));
+            let passed = header.retired_epoch.load(Ordering::Relaxed) <= horizon;
             if passed && !pinned {
                 header.set_state(SegmentState::Free);
                 self.used -= 1;

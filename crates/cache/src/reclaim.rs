@@ -94,6 +94,16 @@ impl Cache {
         }
     }
 
+    /// Empties one victim before memory is needed, unless somebody else is at it. The caller holds no item.
+    pub(crate) fn reclaim_ahead(&self, turn: &Turn<'_>) {
+        self.epochs.announce(turn.member);
+        if let Ok(mut reclaimer) = self.reclaimer.try_lock() {
+            let survey = self.survey(turn);
+            self.reclaim_one(turn, &mut reclaimer, &survey);
+            self.pool.lock().free_retired(&self.heap, &self.epochs);
+        }
+    }
+
     /// Empties one victim by the rule: dead, then compaction, then eviction. `false` if there is none.
     fn reclaim_one(&self, turn: &Turn<'_>, reclaimer: &mut Reclaimer, survey: &Survey) -> bool {
         if let Some(segment) = survey.wholly_dead {
@@ -123,13 +133,14 @@ impl Cache {
     /// Looks at all sealed segments that may be emptied.
     fn survey(&self, turn: &Turn<'_>) -> Survey {
         let mut survey = Survey::default();
+        let horizon = self.epochs.horizon();
         let touched = self.pool.lock().touched();
         for segment in (0..touched).map(SegmentId) {
             let header = self.heap.header(segment);
             if header.state() != SegmentState::Sealed || header.uploads.load(Ordering::Acquire) > 0 {
                 continue;
             }
-            if !self.epochs.passed(header.retired_epoch.load(Ordering::Relaxed)) {
+            if header.retired_epoch.load(Ordering::Relaxed) > horizon {
                 survey.waiting = true;
                 continue;
             }

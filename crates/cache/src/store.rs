@@ -20,6 +20,9 @@ use crate::worker::Worker;
 /// Times a full page is moved to a larger table before an item of its line has to make room.
 const RELIEF_ATTEMPTS: u32 = 2;
 
+/// Longest value that is looked at as a number; memcached does not either beyond what fits one of its chunks.
+const ARITH_VALUE_MAX: usize = 512 << 10;
+
 /// An item written but not published yet.
 struct Draft<'a> {
     item: ItemRef<'a>,
@@ -459,11 +462,14 @@ impl Worker {
             if arith.compare_cas.is_some_and(|cas| cas != old.cas.unwrap_or(0)) {
                 break ArithOutcome::Exists;
             }
-            let number = if found.item.is_chained() {
-                None
-            } else {
-                parse_u64(found.item.inline_value())
+            // Digits beyond the first piece are too many for any number.
+            let value = Value {
+                item: found.item,
+                location,
+                member: &self.member,
             };
+            let start = value.slices().next().filter(|_| old_len <= ARITH_VALUE_MAX);
+            let number = start.and_then(parse_u64);
             let Some(number) = number else {
                 break ArithOutcome::NonNumeric;
             };

@@ -453,12 +453,12 @@ impl Worker {
 
     /// Lets the index keep up with what this worker stores.
     pub(crate) fn note_stored(&self) {
+        let cache = &*self.member.cache;
+        // An operation has just ended and nothing is held: others may be waiting for memory until they know that.
+        cache.epochs.announce(self.member.index);
         self.stored.set(self.stored.get() + 1);
         if self.stored.get() >= STORES_PER_LOOK {
             self.stored.set(0);
-            let cache = &*self.member.cache;
-            // An operation has just ended: nothing is held, and memory of the old table may be waiting for that.
-            cache.epochs.announce(self.member.index);
             cache.step_index(&self.turn(), PAGES_PER_LOOK);
         }
     }
