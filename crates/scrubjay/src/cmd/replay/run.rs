@@ -15,6 +15,9 @@ use super::client::{Client, Outcome};
 use super::tables::Tables;
 use super::trace::{self, Request, Verb};
 
+/// Longest latency that is told apart from longer ones: a minute.
+const LATENCY_MAX_MICROS: u64 = 60_000_000;
+
 /// Requests handed to a connection's thread at a time.
 const PARCEL: usize = 512;
 
@@ -81,7 +84,7 @@ impl Tally {
             first_misses: 0,
             refused: 0,
             wrong: 0,
-            latency: Histogram::new(3).expect("three digits can be kept"),
+            latency: Histogram::new_with_bounds(1, LATENCY_MAX_MICROS, 3).expect("three digits can be kept"),
             seen: HashSet::new(),
             changed: HashSet::new(),
         }
