@@ -8,6 +8,7 @@ use std::io::{self, IoSlice};
 use scrubjay_base::time::Now;
 
 pub mod epoll;
+pub mod sim;
 
 /// What a socket is ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

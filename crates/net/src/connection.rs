@@ -193,11 +193,10 @@ impl<D: Driver, S: Service> Connection<D, S> {
     fn send_unsent(&mut self, lent: &mut Lent<'_, D, S>) -> Sent {
         let (sent, result) = write_out(lent.driver, &self.socket, &self.unsent);
         *lent.bytes_written += sent as u64;
-        self.unsent = match result {
-            Sent::Part if sent > 0 => self.unsent.split_off(sent),
-            Sent::Part => return result,
-            Sent::All | Sent::Failed => Output::default(),
-        };
+        match result {
+            Sent::Part => self.unsent.advance(sent),
+            Sent::All | Sent::Failed => self.unsent = Output::default(),
+        }
         result
     }
 }

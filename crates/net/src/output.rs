@@ -4,6 +4,8 @@
 #[derive(Debug)]
 pub struct Output<S> {
     bytes: Vec<u8>,
+    /// How many of the copied bytes are sent already.
+    sent: usize,
     shared: Vec<Shared<S>>,
     shared_len: usize,
 }
@@ -28,6 +30,7 @@ impl<S> Default for Output<S> {
     fn default() -> Output<S> {
         Output {
             bytes: Vec::new(),
+            sent: 0,
             shared: Vec::new(),
             shared_len: 0,
         }
@@ -42,7 +45,7 @@ impl<S> Output<S> {
 
     /// Bytes waiting, copied and shared.
     pub fn len(&self) -> usize {
-        self.bytes.len() + self.shared_len
+        self.bytes.len() - self.sent + self.shared_len
     }
 
     /// Whether nothing waits.
@@ -53,6 +56,7 @@ impl<S> Output<S> {
     /// Drops everything and keeps the buffer.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.sent = 0;
         self.shared.clear();
         self.shared_len = 0;
     }
@@ -78,8 +82,8 @@ impl<S: AsRef<[u8]>> Output<S> {
 
     /// The waiting pieces in order.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        let mut start = 0;
-        let tail = self.shared.last().map_or(0, |shared| shared.at);
+        let mut start = self.sent;
+        let tail = self.shared.last().map_or(start, |shared| shared.at);
         self.shared
             .iter()
             .flat_map(move |shared| {
@@ -91,29 +95,39 @@ impl<S: AsRef<[u8]>> Output<S> {
             .filter(|piece| !piece.is_empty())
     }
 
-    /// Moves what is behind the first `sent` bytes into an output of its own: copied bytes are copied, shared pieces move.
-    /// What stays is to be cleared.
-    pub fn split_off(&mut self, sent: usize) -> Output<S> {
-        let mut rest = Output::default();
-        let mut to_skip = sent;
-        let mut start = 0;
-        for mut shared in self.shared.drain(..) {
-            let copied = &self.bytes[start..shared.at];
-            start = shared.at;
-            let skipped = to_skip.min(copied.len());
-            rest.bytes.extend_from_slice(&copied[skipped..]);
-            to_skip -= skipped;
-            let len = shared.bytes().len();
-            let skipped = to_skip.min(len);
-            to_skip -= skipped;
-            if skipped < len {
-                shared.sent += skipped;
-                shared.at = rest.bytes.len();
-                rest.shared_len += len - skipped;
-                rest.shared.push(shared);
+    /// The first `len` waiting bytes are sent. Shared pieces that are done with are dropped, nothing is copied.
+    pub fn advance(&mut self, len: usize) {
+        let mut left = len;
+        let mut done = 0;
+        for shared in &mut self.shared {
+            let copied = left.min(shared.at - self.sent);
+            self.sent += copied;
+            left -= copied;
+            let skipped = left.min(shared.bytes().len());
+            shared.sent += skipped;
+            self.shared_len -= skipped;
+            left -= skipped;
+            if self.sent < shared.at || !shared.bytes().is_empty() {
+                break;
             }
+            done += 1;
         }
-        rest.bytes.extend_from_slice(&self.bytes[start + to_skip..]);
+        self.shared.drain(..done);
+        self.sent += left;
+    }
+
+    /// Moves what is behind the first `sent` waiting bytes into an output of its own: copied bytes are copied, shared
+    /// pieces move. Nothing stays.
+    pub fn split_off(&mut self, sent: usize) -> Output<S> {
+        self.advance(sent);
+        let mut rest = Output {
+            bytes: self.bytes[self.sent..].to_vec(),
+            sent: 0,
+            shared: std::mem::take(&mut self.shared),
+            shared_len: self.shared_len,
+        };
+        rest.shared.iter_mut().for_each(|shared| shared.at -= self.sent);
+        self.clear();
         rest
     }
 }
@@ -152,6 +166,16 @@ mod tests {
                     .copied()
                     .collect();
                 assert_eq!(again, whole[first + second..]);
+            }
+            for second in 0..=rest.len() {
+                let mut again = build();
+                again.advance(first);
+                again.advance(second);
+                assert_eq!(again.len(), whole.len() - first - second);
+                assert_eq!(
+                    again.pieces().flatten().copied().collect::<Vec<u8>>(),
+                    whole[first + second..]
+                );
             }
             rest.clear();
             assert!(rest.is_empty());
