@@ -17,8 +17,14 @@ use crate::segment::{Heap, SegmentId, SegmentState};
 /// Segments that only reclamation may take, so that it can always move live items out of a victim.
 pub(crate) const RESERVE: u32 = 2;
 
-/// Segments beyond the reserve that are made free before they are needed.
-const AHEAD: u32 = 2;
+/// Segments beyond the reserve that are made free before they are needed, at least.
+const AHEAD_MIN: u32 = 2;
+
+/// At most this share of all (one over it) is made free ahead, when workers had to wait for memory.
+const AHEAD_SHARE: u32 = 32;
+
+/// Segments taken without a wait after which one less is made free ahead.
+const TAKEN_PER_DECAY: u32 = 256;
 
 /// At most this share of all segments may be open.
 const OPEN_SHARE: u32 = 16;
@@ -48,6 +54,9 @@ pub(crate) struct State {
     untouched: u32,
     /// Segments that no slot points into, in the order in which they were retired.
     retired: VecDeque<SegmentId>,
+    /// How many segments beyond the reserve are made free before they are needed. Rises with every wait, falls slowly.
+    ahead: u32,
+    taken_without_wait: u32,
     /// Segments in any state but free.
     used: u32,
     /// How many segments may be used.
@@ -68,6 +77,8 @@ impl Pool {
                 parked: Vec::new(),
                 untouched: 0,
                 retired: VecDeque::new(),
+                ahead: AHEAD_MIN,
+                taken_without_wait: 0,
                 used: 0,
                 allowed: 0,
                 open: 0,
@@ -163,10 +174,16 @@ impl State {
         (self.allowed, self.used)
     }
 
+    /// A worker needs memory and has to wait until others have passed a quiet moment.
+    pub(crate) fn note_wait(&mut self) {
+        self.taken_without_wait = 0;
+        self.ahead = (self.ahead + 1).min((self.allowed / AHEAD_SHARE).max(AHEAD_MIN));
+    }
+
     /// Whether so few segments are free, or will be in a moment, that the next one should be made free now: then nobody
     /// has to wait for readers when it is needed.
     pub(crate) fn is_short(&self) -> bool {
-        self.available() + self.retired.len() as u32 <= RESERVE + AHEAD
+        self.available() + self.retired.len() as u32 <= RESERVE + self.ahead
     }
 
     /// Whether more segments are used than allowed, those that will be free in a moment left out.
@@ -208,6 +225,11 @@ impl State {
             Some(fresh)
         })?;
         self.used += 1;
+        self.taken_without_wait += 1;
+        if self.taken_without_wait >= TAKEN_PER_DECAY {
+            self.taken_without_wait = 0;
+            self.ahead = self.ahead.saturating_sub(1).max(AHEAD_MIN);
+        }
         Some(segment)
     }
 

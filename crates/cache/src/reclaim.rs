@@ -23,6 +23,9 @@ const DEAD_SHARE: u64 = 16;
 /// Items of a victim up to this share of it (in quarters) are kept if they were read often.
 const KEEP_QUARTERS: u32 = 3;
 
+/// Segments that are made free ahead at most when one is opened.
+const AHEAD_PER_OPEN: usize = 2;
+
 /// Items ahead of the one being emptied whose index lines are fetched.
 const LOOK_AHEAD: usize = 8;
 
@@ -65,7 +68,14 @@ impl Cache {
     /// [`Refusal::NoMemory`] when nothing can be freed: everything is pinned, or live while eviction is off.
     pub(crate) fn reclaim(&self, turn: &Turn<'_>, attempts: &mut u32) -> Result<(), Refusal> {
         self.epochs.announce(turn.member);
-        let (freed, waiting) = self.pool.lock().free_retired(&self.heap, &self.epochs);
+        let (freed, waiting) = {
+            let mut state = self.pool.lock();
+            let (freed, waiting) = state.free_retired(&self.heap, &self.epochs);
+            if freed == 0 && waiting > 0 && *attempts == 0 {
+                state.note_wait();
+            }
+            (freed, waiting)
+        };
         if freed > 0 {
             return Ok(());
         }
@@ -94,13 +104,22 @@ impl Cache {
         }
     }
 
-    /// Empties one victim before memory is needed, unless somebody else is at it. The caller holds no item.
+    /// Empties a victim or two before memory is needed, unless somebody else is at it. The caller holds no item.
     pub(crate) fn reclaim_ahead(&self, turn: &Turn<'_>) {
         self.epochs.announce(turn.member);
-        if let Ok(mut reclaimer) = self.reclaimer.try_lock() {
+        let Ok(mut reclaimer) = self.reclaimer.try_lock() else {
+            return;
+        };
+        for _ in 0..AHEAD_PER_OPEN {
             let survey = self.survey(turn);
-            self.reclaim_one(turn, &mut reclaimer, &survey);
-            self.pool.lock().free_retired(&self.heap, &self.epochs);
+            if !self.reclaim_one(turn, &mut reclaimer, &survey) {
+                return;
+            }
+            let mut state = self.pool.lock();
+            state.free_retired(&self.heap, &self.epochs);
+            if !state.is_short() {
+                return;
+            }
         }
     }
 

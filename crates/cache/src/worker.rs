@@ -146,6 +146,8 @@ impl Worker {
     #[inline]
     pub fn get(&mut self, get: &Get<'_>) -> Option<Hit<'_>> {
         let cache = &*self.member.cache;
+        // What an earlier call returned is not in use any more: `self` is borrowed anew.
+        cache.epochs.announce_again(self.member.index);
         let hash = cache.index.hash(get.key);
         match cache.look(hash, get.key, self.tick()) {
             None if get.vivify.is_none() => return None,
@@ -455,7 +457,7 @@ impl Worker {
     pub(crate) fn note_stored(&self) {
         let cache = &*self.member.cache;
         // An operation has just ended and nothing is held: others may be waiting for memory until they know that.
-        cache.epochs.announce(self.member.index);
+        cache.epochs.announce_again(self.member.index);
         self.stored.set(self.stored.get() + 1);
         if self.stored.get() >= STORES_PER_LOOK {
             self.stored.set(0);
