@@ -55,3 +55,37 @@ impl SimClock {
         self.now.set(self.now.get().plus_nanos(nanos));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use super::{Clock, SimClock};
+
+    #[test]
+    fn a_clock_starts_at_zero_and_never_goes_back() {
+        let clock = Clock::start();
+        let mut last = clock.now();
+        assert!(last.secs() < 60);
+        for _ in 0..10_000 {
+            let now = clock.now();
+            assert!(now >= last);
+            last = now;
+        }
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+        assert!(
+            unix.as_millis()
+                .abs_diff(u128::from(clock.unix_millis_at_start()))
+                < 60_000
+        );
+    }
+
+    #[test]
+    fn a_simulated_clock_moves_when_told_for_all_who_hold_it() {
+        let clock = SimClock::default();
+        let other = clock.clone();
+        clock.advance(1_500_000_000);
+        clock.advance(1);
+        assert_eq!(other.now().nanos(), 1_500_000_001);
+    }
+}

@@ -97,3 +97,55 @@ impl Drop for Memory {
         debug_assert!(unmapped.is_ok(), "a mapping of ours can be unmapped");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Memory;
+
+    const PAGE: usize = 4096;
+
+    fn byte(memory: &Memory, at: usize) -> u8 {
+        assert!(at < memory.len());
+        // SAFETY: inside the mapping, and no other thread knows it.
+        unsafe { memory.as_ptr().add(at).read() }
+    }
+
+    fn fill(memory: &Memory, byte: u8) {
+        // SAFETY: exactly the mapping, and no other thread knows it.
+        unsafe { memory.as_ptr().write_bytes(byte, memory.len()) };
+    }
+
+    #[test]
+    fn punched_pages_read_as_zero_and_their_neighbours_stay() {
+        let memory = Memory::reserve(64 * PAGE).expect("a mapping");
+        assert_eq!((memory.len(), memory.as_ptr() as usize % PAGE), (64 * PAGE, 0));
+        assert_eq!((byte(&memory, 0), byte(&memory, 64 * PAGE - 1)), (0, 0));
+        fill(&memory, 7);
+        memory.punch(16 * PAGE, 32 * PAGE);
+        assert_eq!((byte(&memory, 16 * PAGE - 1), byte(&memory, 48 * PAGE)), (7, 7));
+        assert!((16 * PAGE..48 * PAGE).all(|at| byte(&memory, at) == 0));
+        fill(&memory, 9);
+        assert_eq!(byte(&memory, 20 * PAGE), 9);
+    }
+
+    #[test]
+    fn much_more_can_be_reserved_than_is_taken() {
+        let memory = Memory::reserve(64 << 30).expect("address space");
+        assert_eq!(byte(&memory, memory.len() - 1), 0);
+    }
+
+    #[test]
+    fn a_page_is_locked_or_refused_cleanly() {
+        let memory = Memory::reserve(4 * PAGE).expect("a mapping");
+        match memory.lock(PAGE, PAGE) {
+            Ok(()) => assert_eq!(byte(&memory, PAGE), 0),
+            Err(error) => assert!(error.raw_os_error().is_some()),
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "0..16384 of 8192")]
+    fn a_range_beyond_the_mapping_is_refused() {
+        Memory::reserve(2 * PAGE).expect("a mapping").punch(0, 4 * PAGE);
+    }
+}

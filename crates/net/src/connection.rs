@@ -31,6 +31,8 @@ pub(crate) struct Connection<D: Driver, S: Service> {
     /// There is work without new input.
     again: bool,
     interest: Interest,
+    /// At its last turn it had nothing to read, to do or to send.
+    caught_up: bool,
     pub(crate) last_active: Now,
 }
 
@@ -66,6 +68,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
             closing: false,
             again: false,
             interest: Interest::Read,
+            caught_up: false,
             last_active: now,
         }
     }
@@ -75,6 +78,11 @@ impl<D: Driver, S: Service> Connection<D, S> {
         !self.unsent.is_empty()
     }
 
+    /// Whether everything that had come by its last turn is answered.
+    pub(crate) fn has_caught_up(&self) -> bool {
+        self.caught_up
+    }
+
     /// Whether it is to have a turn without new input.
     pub(crate) fn has_more_to_do(&self) -> bool {
         self.again && !self.has_unsent()
@@ -82,6 +90,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
 
     /// One turn: send what waits, read once if that is allowed, handle, send.
     pub(crate) fn turn(&mut self, lent: &mut Lent<'_, D, S>, readable: bool) -> After {
+        self.caught_up = false;
         if self.has_unsent() {
             // Its input waits until it takes its replies.
             match self.send_unsent(lent) {
@@ -98,7 +107,10 @@ impl<D: Driver, S: Service> Connection<D, S> {
         };
         match read {
             Read::End => After::Close,
-            Read::Nothing if !self.again => self.wait_for(lent, Interest::Read),
+            Read::Nothing if !self.again => {
+                self.caught_up = readable;
+                self.wait_for(lent, Interest::Read)
+            }
             Read::Nothing => self.handle_leftover(lent),
             Read::Bytes(len) => self.handle_read(lent, len),
         }

@@ -372,34 +372,32 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         let now = self.driver.now();
         self.service.begin_turn(now);
         self.take_mail(now);
-        for index in 0..self.connections.len() {
-            // What had come before the stop is answered, however much it is.
-            let mut read_before = None;
-            while read_before != Some(self.bytes_read) {
-                read_before = Some(self.bytes_read);
-                self.serve(index, true, now);
-            }
-        }
         let waits_until = now.plus_nanos(GRACE_MS * 1_000_000);
+        // What had come before the stop is answered, however much it is; what comes after a connection has caught up is
+        // not read.
+        let mut behind: Vec<usize> = (0..self.connections.len()).collect();
         loop {
-            let busy = |connection: &Connection<D, S>| connection.has_unsent();
-            let unsent = self.connections.iter().flatten().any(busy) || !self.again.is_empty();
-            if !unsent || self.shared.control.stop() == Stop::Now || self.driver.now() > waits_until {
-                break;
-            }
-            let timeout = if self.again.is_empty() { 100 } else { 0 };
-            self.service.go_idle();
-            self.driver.wait(Some(timeout), ready)?;
             let now = self.driver.now();
             self.service.begin_turn(now);
-            for index in std::mem::take(&mut self.again) {
-                self.serve(index, false, now);
+            behind.retain(|&index| {
+                self.serve(index, true, now);
+                self.connections[index]
+                    .as_ref()
+                    .is_some_and(|connection| !connection.has_caught_up())
+            });
+            self.again.clear();
+            let waits_for_peer = |index: &usize| {
+                self.connections[*index]
+                    .as_ref()
+                    .is_some_and(Connection::has_unsent)
+            };
+            let all_wait = behind.iter().all(waits_for_peer);
+            let waits_no_more = all_wait && self.shared.control.stop() == Stop::Now;
+            if behind.is_empty() || waits_no_more || now > waits_until {
+                break;
             }
-            for ready in ready.iter().filter(|ready| ready.token < LISTENER_TOKENS) {
-                if self.is_current(ready.token) {
-                    self.serve(ready.token as u32 as usize, false, now);
-                }
-            }
+            self.service.go_idle();
+            self.driver.wait(Some(if all_wait { 100 } else { 0 }), ready)?;
         }
         for index in 0..self.connections.len() {
             self.close(index);
@@ -419,3 +417,6 @@ fn is_of_one_connection(error: &std::io::Error) -> bool {
             | std::io::ErrorKind::ConnectionReset
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,6 +73,8 @@ pub(crate) fn handle(
                 }
                 Next::Again
             }
+            // Whoever sent a part may wait for its acknowledgement before it sends the rest.
+            Progress::Wait if consumed < input.len() || !matches!(state.step, Step::Request) => Next::Partial,
             Progress::Wait => Next::Wait,
             Progress::Close => Next::Close,
         };

@@ -145,8 +145,10 @@ pub(super) fn handle(
         consumed,
         next: if consumed < input.len() {
             Next::Again
-        } else {
+        } else if matches!(state.step, Step::Line) {
             Next::Wait
+        } else {
+            Next::Partial
         },
     }
 }

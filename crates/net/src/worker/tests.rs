@@ -1,0 +1,418 @@
+//! A worker over the simulated network: what it promises at every split, fault and limit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use scrubjay_base::time::Now;
+use scrubjay_io::driver::sim::{Faults, Listener, Network, Peer, Sim, Socket};
+
+use super::{Flag, Limits, Mailbox, Shared, Worker};
+use crate::counters::{Control, Counters};
+use crate::output::Output;
+use crate::service::{Handled, Next, Peer as Address, Service};
+
+/// Lines that the service answers in one call.
+const LINES_PER_CALL: usize = 10;
+
+/// More turns than any test needs.
+const TURNS_MAX: usize = 200_000;
+
+/// Sends whole lines back, every other one without a copy; the line `quit` is the last.
+#[derive(Default)]
+struct Echo {
+    open: usize,
+}
+
+impl Service for Echo {
+    type Session = usize;
+    type Shared = Vec<u8>;
+
+    fn open(&mut self, _peer: Address) -> usize {
+        self.open += 1;
+        0
+    }
+
+    fn close(&mut self, _session: usize) {
+        self.open -= 1;
+    }
+
+    fn begin_turn(&mut self, _now: Now) {}
+
+    fn go_idle(&mut self) {}
+
+    fn handle(&mut self, lines: &mut usize, input: &[u8], output: &mut Output<Vec<u8>>) -> Handled {
+        let mut consumed = 0;
+        for line in input.split_inclusive(|byte| *byte == b'\n').take(LINES_PER_CALL) {
+            if !line.ends_with(b"\n") {
+                let next = Next::Partial;
+                return Handled { consumed, next };
+            }
+            consumed += line.len();
+            *lines += 1;
+            match *lines % 2 {
+                0 => output.bytes().extend_from_slice(line),
+                _ => output.push_shared(line.to_vec()),
+            }
+            if line == b"quit\n" {
+                let next = Next::Close;
+                return Handled { consumed, next };
+            }
+        }
+        let next = match consumed < input.len() {
+            true => Next::Again,
+            false => Next::Wait,
+        };
+        Handled { consumed, next }
+    }
+}
+
+struct Setup {
+    network: Network,
+    listeners: [Listener; 1],
+    shared: Shared<Socket>,
+}
+
+const NO_LIMITS: Limits = Limits {
+    connections_max: 1_000,
+    refusal: None,
+    idle_timeout_secs: 0,
+};
+
+impl Setup {
+    fn new(seed: u64, faults: Faults, limits: Limits) -> Setup {
+        let network = Network::new(seed, faults);
+        let listeners = [network.listen()];
+        let mailbox = Mailbox {
+            has_mail: Flag::default(),
+            sockets: std::sync::Mutex::new(Vec::new()),
+            waker: None,
+        };
+        let shared = Shared {
+            limits,
+            counters: Arc::new(Counters::default()),
+            control: Arc::new(Control::default()),
+            mailboxes: vec![mailbox],
+            accept_stopped: AtomicBool::new(false),
+        };
+        Setup {
+            network,
+            listeners,
+            shared,
+        }
+    }
+
+    fn worker(&self) -> Worker<'_, Sim, Echo> {
+        let driver = self.network.driver();
+        let mut worker = Worker::new(0, driver, Echo::default(), &self.shared, &self.listeners);
+        worker.listen(true).unwrap();
+        worker
+    }
+
+    fn connect(&self) -> Peer {
+        self.network.connect(&self.listeners[0])
+    }
+
+    fn count(&self, which: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+        which(&self.shared.counters).load(Ordering::Relaxed)
+    }
+
+    fn seconds(&self) -> u64 {
+        self.network.clock().now().secs()
+    }
+}
+
+fn turns(worker: &mut Worker<'_, Sim, Echo>, count: usize) {
+    let mut ready = Vec::new();
+    for _ in 0..count {
+        worker.turn(&mut ready).unwrap();
+    }
+}
+
+/// Lines of drawn lengths, each with its number.
+fn lines(network: &Network, count: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    for number in 0..count {
+        text.extend_from_slice(number.to_string().as_bytes());
+        text.resize(text.len() + network.draw(200) as usize, b'.');
+        text.push(b'\n');
+    }
+    text
+}
+
+fn unkind(seed: u64) -> Faults {
+    Faults {
+        blocks: (seed % 5 * 30) as u8,
+        short: (seed % 3 * 80) as u8,
+        delay_ms_max: (seed % 4) as u32,
+        send_buffer: 1 + (seed as usize * 97) % 3_000,
+    }
+}
+
+#[test]
+fn every_byte_comes_back_once_and_in_order_whatever_the_network_does() {
+    for seed in 0..200 {
+        let setup = Setup::new(seed, unkind(seed), NO_LIMITS);
+        let network = &setup.network;
+        let mut worker = setup.worker();
+        let mut peers: Vec<_> = (0..1 + network.draw(4))
+            .map(|_| {
+                let text = lines(network, network.draw(100) as usize);
+                (setup.connect(), text, 0, Vec::new())
+            })
+            .collect();
+        // One more that breaks off somewhere in between.
+        let broken = setup.connect();
+        let breaks_at = network.draw(50) as usize;
+        let is_done = |(_, text, _, received): &(Peer, Vec<u8>, usize, Vec<u8>)| received.len() == text.len();
+        let mut turn = 0;
+        while !peers.iter().all(is_done) {
+            assert!(turn < TURNS_MAX, "seed {seed}: it goes on for ever");
+            turns(&mut worker, 1);
+            match turn.cmp(&breaks_at) {
+                std::cmp::Ordering::Less => broken.send(b"half a line, or a whole one\nand"),
+                std::cmp::Ordering::Equal => broken.reset(),
+                std::cmp::Ordering::Greater => {}
+            }
+            let chosen = network.draw(peers.len() as u64) as usize;
+            let (peer, text, sent, received) = &mut peers[chosen];
+            let len = (network.draw(3_000) as usize).min(text.len() - *sent);
+            if len > 0 {
+                peer.send(&text[*sent..*sent + len]);
+                *sent += len;
+            }
+            received.extend(peer.receive(network.draw(2_000) as usize));
+            turn += 1;
+        }
+        for (peer, text, _, received) in &peers {
+            assert!(received == text, "seed {seed}: other bytes came back");
+            assert!(!peer.is_closed());
+            peer.end();
+        }
+        broken.reset();
+        while !broken.is_closed() || !peers.iter().all(|(peer, ..)| peer.is_closed()) {
+            assert!(turn < TURNS_MAX, "seed {seed}: a connection stays");
+            turns(&mut worker, 1);
+            turn += 1;
+        }
+        assert_eq!(worker.service.open, 0, "seed {seed}");
+        assert_eq!(setup.count(|counters| &counters.curr_connections), 0);
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_not_read_either() {
+    let setup = Setup::new(1, Faults::NONE, NO_LIMITS);
+    let mut worker = setup.worker();
+    let peer = setup.connect();
+    let text = lines(&setup.network, 20_000);
+    peer.send(&text);
+    turns(&mut worker, 5_000);
+    let most = (super::READ_MAX * 2 + Faults::NONE.send_buffer) as u64;
+    assert!(peer.taken() <= most, "{} bytes were read", peer.taken());
+    let mut received = Vec::new();
+    for _ in 0..TURNS_MAX {
+        received.extend(peer.receive(1_000));
+        turns(&mut worker, 1);
+        if received.len() == text.len() {
+            break;
+        }
+    }
+    assert!(received == text, "other bytes came back");
+}
+
+#[test]
+fn who_has_much_to_do_lets_others_go_first() {
+    let setup = Setup::new(1, Faults::NONE, NO_LIMITS);
+    let mut worker = setup.worker();
+    let (greedy, modest) = (setup.connect(), setup.connect());
+    turns(&mut worker, 1);
+    greedy.send(&b"line\n".repeat(1_000));
+    turns(&mut worker, 2);
+    modest.send(b"one\n");
+    turns(&mut worker, 1);
+    assert_eq!(modest.receive(100), b"one\n");
+    assert!(greedy.receive(10_000).len() <= 4 * LINES_PER_CALL * 5);
+    assert!(setup.count(|counters| &counters.conn_yields) >= 3);
+    turns(&mut worker, 1_000 / LINES_PER_CALL);
+    assert_eq!(greedy.receive(10_000).len(), 5_000 - 3 * LINES_PER_CALL * 5);
+}
+
+#[test]
+fn an_incomplete_request_is_acknowledged_at_once_and_a_complete_one_is_not() {
+    let setup = Setup::new(1, Faults::NONE, NO_LIMITS);
+    let mut worker = setup.worker();
+    let peer = setup.connect();
+    peer.send(b"whole\n");
+    turns(&mut worker, 3);
+    assert_eq!(peer.acknowledged(), 0);
+    peer.send(b"ha");
+    turns(&mut worker, 2);
+    assert_eq!(peer.acknowledged(), 1);
+    peer.send(b"lf\n");
+    turns(&mut worker, 2);
+    assert_eq!(peer.acknowledged(), 1);
+    assert_eq!(peer.receive(100), b"whole\nhalf\n");
+}
+
+#[test]
+fn a_line_without_end_ends_the_connection() {
+    let setup = Setup::new(1, Faults::NONE, NO_LIMITS);
+    let mut worker = setup.worker();
+    let peer = setup.connect();
+    peer.send(&vec![b'x'; 1 << 20]);
+    turns(&mut worker, 10);
+    assert!(peer.is_closed());
+    assert!(peer.taken() <= 3 * super::READ_MAX as u64);
+}
+
+#[test]
+fn the_last_reply_goes_out_before_a_close() {
+    let faults = Faults {
+        send_buffer: 3,
+        ..Faults::NONE
+    };
+    let setup = Setup::new(1, faults, NO_LIMITS);
+    let mut worker = setup.worker();
+    let peer = setup.connect();
+    peer.send(b"first\nquit\nnever\n");
+    let mut received = Vec::new();
+    for _ in 0..20 {
+        turns(&mut worker, 1);
+        received.extend(peer.receive(2));
+    }
+    assert_eq!(received, b"first\nquit\n");
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn only_idle_connections_time_out() {
+    let limits = Limits {
+        idle_timeout_secs: 2,
+        ..NO_LIMITS
+    };
+    let setup = Setup::new(1, Faults::NONE, limits);
+    let mut worker = setup.worker();
+    let (busy, idle) = (setup.connect(), setup.connect());
+    turns(&mut worker, 1);
+    for second in 1..=6 {
+        while setup.seconds() < second {
+            turns(&mut worker, 1);
+        }
+        busy.send(b"still here\n");
+    }
+    turns(&mut worker, 1);
+    assert!(idle.is_closed());
+    assert!(!busy.is_closed());
+    assert_eq!(busy.receive(1_000).len(), 6 * 11);
+    assert_eq!(setup.count(|counters| &counters.idle_kicks), 1);
+}
+
+#[test]
+fn one_too_many_is_told_so_and_closed() {
+    let limits = Limits {
+        connections_max: 2,
+        refusal: Some(b"too many\r\n"),
+        ..NO_LIMITS
+    };
+    let setup = Setup::new(1, Faults::NONE, limits);
+    let mut worker = setup.worker();
+    let (first, second, third) = (setup.connect(), setup.connect(), setup.connect());
+    turns(&mut worker, 1);
+    assert_eq!(third.receive(100), b"too many\r\n");
+    assert!(third.is_closed() && !first.is_closed() && !second.is_closed());
+    assert_eq!(setup.count(|counters| &counters.rejected_connections), 1);
+    first.end();
+    turns(&mut worker, 1);
+    let fourth = setup.connect();
+    fourth.send(b"hello\n");
+    turns(&mut worker, 2);
+    assert_eq!(fourth.receive(100), b"hello\n");
+}
+
+#[test]
+fn without_a_refusal_one_too_many_waits_for_its_place() {
+    let limits = Limits {
+        connections_max: 2,
+        ..NO_LIMITS
+    };
+    let setup = Setup::new(1, Faults::NONE, limits);
+    let mut worker = setup.worker();
+    let (first, _second, third) = (setup.connect(), setup.connect(), setup.connect());
+    third.send(b"hello\n");
+    turns(&mut worker, 20);
+    assert_eq!(third.taken(), 0);
+    assert!(!third.is_closed());
+    assert_eq!(setup.count(|counters| &counters.accepting_stopped), 1);
+    first.end();
+    turns(&mut worker, 5);
+    assert_eq!(third.receive(100), b"hello\n");
+    assert_eq!(setup.count(|counters| &counters.rejected_connections), 0);
+}
+
+#[test]
+fn accepting_rests_while_there_are_no_descriptors() {
+    let setup = Setup::new(1, Faults::NONE, NO_LIMITS);
+    let network = &setup.network;
+    let mut worker = setup.worker();
+    network.set_out_of_descriptors(true);
+    let peer = setup.connect();
+    peer.send(b"hello\n");
+    while setup.seconds() < 5 {
+        turns(&mut worker, 1);
+        assert!(network.waits() < 200, "the loop spins");
+    }
+    assert!(
+        (5..=60).contains(&network.accepts_tried()),
+        "{}",
+        network.accepts_tried()
+    );
+    assert!(!peer.is_closed());
+    network.set_out_of_descriptors(false);
+    turns(&mut worker, 10);
+    assert_eq!(peer.receive(100), b"hello\n");
+}
+
+#[test]
+fn a_stop_answers_everything_that_had_come() {
+    let faults = Faults {
+        send_buffer: 1 << 20,
+        ..Faults::NONE
+    };
+    let setup = Setup::new(1, faults, NO_LIMITS);
+    let mut worker = setup.worker();
+    let peers: Vec<Peer> = (0..5).map(|_| setup.connect()).collect();
+    turns(&mut worker, 1);
+    let texts: Vec<Vec<u8>> = peers.iter().map(|_| lines(&setup.network, 3_000)).collect();
+    for (peer, text) in peers.iter().zip(&texts) {
+        peer.send(text);
+    }
+    turns(&mut worker, 1);
+    setup.shared.control.stop_gracefully();
+    worker.stop(&mut Vec::new()).unwrap();
+    for (peer, text) in peers.iter().zip(&texts) {
+        let received = peer.receive(usize::MAX);
+        assert!(received == *text, "{} of {} bytes", received.len(), text.len());
+        assert!(peer.is_closed());
+    }
+    assert_eq!(setup.count(|counters| &counters.curr_connections), 0);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_ever_for_a_peer_that_does_not_read() {
+    for (stop_now, seconds_max) in [(false, 6), (true, 0)] {
+        let setup = Setup::new(1, Faults::NONE, NO_LIMITS);
+        let mut worker = setup.worker();
+        let (stuck, other) = (setup.connect(), setup.connect());
+        stuck.send(&lines(&setup.network, 10_000));
+        turns(&mut worker, 200);
+        other.send(b"hello\n");
+        match stop_now {
+            true => setup.shared.control.stop_now(),
+            false => setup.shared.control.stop_gracefully(),
+        }
+        worker.stop(&mut Vec::new()).unwrap();
+        assert!(stuck.is_closed() && other.is_closed());
+        assert_eq!(other.receive(100), b"hello\n");
+        assert!(setup.seconds() <= seconds_max);
+    }
+}
