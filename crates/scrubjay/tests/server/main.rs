@@ -3,3 +3,4 @@
 mod kit;
 mod options;
 mod process;
+mod replay;

@@ -1,0 +1,82 @@
+//! `scrubjay replay` against running servers.
+
+use crate::kit::{Dir, Server, run};
+
+/// Ten keys, asked for in turn, a hundred times; one is stored and deleted by the trace itself.
+fn trace(dir: &Dir) -> String {
+    let mut rows = String::new();
+    for round in 0..100 {
+        for key in 0..10 {
+            rows += &format!("{round},key{key},12,{},0,get,0\n", 100 * key);
+        }
+    }
+    rows += "100,own,8,50,0,set,60\n101,own,8,50,0,get,0\n102,own,8,50,0,delete,0\n103,own,8,50,0,get,0\n";
+    let path = dir.path("trace.csv");
+    std::fs::write(&path, rows).expect("writes");
+    path.display().to_string()
+}
+
+fn number(json: &str, name: &str) -> Vec<f64> {
+    let marks = json.lines().filter(|line| line.contains(&format!("\"{name}\":")));
+    marks
+        .map(|line| {
+            line.split(':')
+                .nth(1)
+                .expect("a value")
+                .trim()
+                .trim_matches(',')
+                .parse()
+                .expect(line)
+        })
+        .collect()
+}
+
+#[test]
+fn a_trace_is_replayed_look_aside_against_two_servers() {
+    let dir = Dir::new();
+    let (first, second) = (Server::start("-m 8"), Server::start("-m 16"));
+    let output = run(&format!(
+        "replay {} --server 127.0.0.1:{} --vs 127.0.0.1:{} --json",
+        trace(&dir),
+        first.ports[0],
+        second.ports[0]
+    ));
+    let json = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(number(&json, "requests"), [1004.0, 1004.0]);
+    // Each of the ten is missed once; `own` is found, then missed after its deletion.
+    assert_eq!(number(&json, "misses_first_requests"), [10.0, 10.0]);
+    assert_eq!(number(&json, "misses_others"), [1.0, 1.0]);
+    assert_eq!(number(&json, "wrong_values"), [0.0, 0.0]);
+    assert_eq!(number(&json, "server_memory_limit_MiB"), [8.0, 16.0]);
+}
+
+#[test]
+fn what_cannot_be_replayed_is_told() {
+    let dir = Dir::new();
+    let server = Server::start("");
+    let check = |arguments: &str, says: &str| {
+        let output = run(&format!("replay {arguments}"));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(says), "{text}");
+    };
+    let here = format!("--server 127.0.0.1:{}", server.ports[0]);
+    check(&format!("{} {here}", dir.path("none.csv").display()), "none.csv");
+    std::fs::write(dir.path("bad.csv"), "0,k,1,1,0,get,0\n0,k,1,1\n").expect("writes");
+    check(&format!("{} {here}", dir.path("bad.csv").display()), "line 2");
+    std::fs::write(dir.path("empty.csv"), "").expect("writes");
+    check(
+        &format!("{} {here}", dir.path("empty.csv").display()),
+        "no request",
+    );
+    check(
+        &format!("{} --server {}", trace(&dir), dir.path("no.sock").display()),
+        "is a server listening",
+    );
+}
