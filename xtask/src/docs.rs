@@ -1,5 +1,5 @@
 //! The generated parts of documents: between `<!-- generated: WORDS -->` and `<!-- end -->` stands what
-//! `scrubjay WORDS` prints.
+//! `scrubjay WORDS` prints; for `deviations`, the table of the conformance scripts' known deviations.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -55,8 +55,29 @@ fn renew(old: &str, print: &dyn Fn(&str) -> Result<String, String>) -> Result<St
     Ok(new)
 }
 
-/// What the scrubjay at hand prints.
+/// The known deviations from memcached's answers as a table.
+fn deviations(table: &str) -> String {
+    let mut text =
+        "| script | step | scrubjay | memcached 1.6.18 | why |\n|---|---|---|---|---|\n".to_owned();
+    for row in table.lines().skip(1).filter(|row| !row.is_empty()) {
+        let mut cells: Vec<String> = row.split('\t').map(|cell| cell.replace(" | ", " ⏎ ")).collect();
+        // What goes over the wire is quoted; the last column is prose.
+        for cell in cells.iter_mut().skip(2).take(2).filter(|cell| *cell != "-") {
+            *cell = format!("`{cell}`");
+        }
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    text
+}
+
+/// What the scrubjay at hand prints, or this program.
 fn print(words: &str) -> Result<String, String> {
+    if words == "deviations" {
+        let table = std::fs::read_to_string(crate::root().join("tests/conformance/deviations.tsv"));
+        return table
+            .map(|table| deviations(&table))
+            .map_err(|error| error.to_string());
+    }
     let built = crate::target().join("release/scrubjay");
     let mut command = if built.is_file() {
         Command::new(built)
@@ -79,6 +100,15 @@ fn print(words: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_deviation_is_one_row_with_the_wire_quoted() {
+        let text = super::deviations("script\tlabel\tours\ttheirs\twhy\nma\tx\t< A | < B\t-\tbecause\n");
+        assert_eq!(
+            text.lines().last(),
+            Some("| ma | x | `< A ⏎ < B` | - | because |")
+        );
+    }
+
     #[test]
     fn a_generated_part_is_replaced_and_the_rest_kept() {
         let print = |words: &str| Ok(format!("[{words}]\n"));

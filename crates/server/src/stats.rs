@@ -3,6 +3,10 @@
 //! Counts of commands belong to each worker and are added up when asked. Names that stand for parts which this server
 //! does not have (slabs, LRU, crawler, watchers) are constants, so that tools which read them go on working.
 
+mod markdown;
+
+pub use markdown::markdown;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,14 +1,14 @@
-//! `man`, `completions`, `options`: texts that are made from the option table.
+//! `man`, `completions`, `options`, `commands`, `statistics`: texts that are made from the tables.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
-use scrubjay_server::options;
+use scrubjay_server::{commands as text_commands, options, stats};
 
 /// The subcommands.
-pub fn commands() -> [Command; 3] {
+pub fn commands() -> [Command; 5] {
     let shell = Arg::new("shell")
         .required(true)
         .value_parser(clap::value_parser!(Shell));
@@ -18,6 +18,8 @@ pub fn commands() -> [Command; 3] {
             .about("Print the completions for a shell")
             .arg(shell),
         Command::new("options").about("Print the table of all options, in Markdown"),
+        Command::new("commands").about("Print the table of all text commands, in Markdown"),
+        Command::new("statistics").about("Print the tables of all statistics, in Markdown"),
     ]
 }
 
@@ -31,6 +33,8 @@ pub fn run(name: &str, matches: &ArgMatches) -> ExitCode {
             clap_complete::generate(*shell, &mut command, "scrubjay", &mut text);
         }
         "options" => text = options::markdown().into_bytes(),
+        "commands" => text = text_commands::markdown().into_bytes(),
+        "statistics" => text = stats::markdown().into_bytes(),
         _ => manual(command, &mut text).expect("memory takes every byte"),
     }
     print(&text)
