@@ -323,7 +323,7 @@ pub fn parse_debug(line: &[u8]) -> Result<(Key<'_>, &[u8]), Words> {
 /// whatever it was stored as.
 pub fn encode_key(out: &mut Vec<u8>, key: &[u8], is_binary: bool) {
     out.extend_from_slice(b" k");
-    let breaks_the_line = || key.iter().any(|byte| matches!(byte, b' ' | b'\r' | b'\n' | 0));
+    let breaks_the_line = || key.iter().any(|byte| matches!(byte, b' ' | b'\n' | 0));
     if is_binary || breaks_the_line() {
         out.extend_from_slice(BASE64.encode(key).as_bytes());
         out.extend_from_slice(b" b");
