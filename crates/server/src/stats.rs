@@ -205,7 +205,10 @@ const GENERAL: &[(&str, Source)] = &[
     ("read_buf_bytes", Always("0")),
     ("read_buf_bytes_free", Always("0")),
     ("read_buf_oom", Always("0")),
-    ("reserved_fds", Always("20")),
+    (
+        "reserved_fds",
+        Number(|reading| 5 * reading.shared.options.threads as u64),
+    ),
     ("cmd_get", Count(Counter::CmdGet)),
     ("cmd_set", Count(Counter::CmdSet)),
     ("cmd_flush", Count(Counter::CmdFlush)),

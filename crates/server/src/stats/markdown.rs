@@ -9,7 +9,6 @@ const REASONS: &[(&str, &str)] = &[
     ("pointer_size", "64-bit systems only"),
     ("response_obj_", "replies are bytes in a buffer, not objects"),
     ("read_buf_", "input is read into the worker's buffer"),
-    ("reserved_fds", "memcached's number with four threads"),
     (
         "get_expired",
         "a miss is counted in `get_misses` whatever its cause",
