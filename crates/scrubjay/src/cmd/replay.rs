@@ -41,7 +41,7 @@ pub fn command() -> Command {
                 .long("format")
                 .value_parser(["auto", "csv", "oracle-general", "tables"])
                 .default_value("auto")
-                .help("What TRACE is; auto goes by its name and content"),
+                .help("What TRACE is; auto goes by its name: *.tables, *.bin or *oracleGeneral*, else CSV"),
         )
         .arg(
             Arg::new("server")
@@ -100,7 +100,14 @@ fn replay(matches: &ArgMatches) -> Result<u64, String> {
     let servers: Vec<String> = text("server").into_iter().chain(text("vs")).collect();
     let mut results = Vec::new();
     for server in &servers {
-        results.push(run::run(&plan, server)?);
+        match run::run(&plan, server) {
+            Ok(result) => results.push(result),
+            Err(why) => {
+                // What the first server did is not lost.
+                report::print_table(&results);
+                return Err(why);
+            }
+        }
     }
     if matches.get_flag("json") {
         report::print_json(&results)?;

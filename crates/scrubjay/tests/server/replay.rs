@@ -11,6 +11,9 @@ fn trace(dir: &Dir) -> String {
         }
     }
     rows += "100,own,8,50,0,set,60\n101,own,8,50,0,get,0\n102,own,8,50,0,delete,0\n103,own,8,50,0,get,0\n";
+    // A life of more than 30 days, and a number that is counted on.
+    rows += "104,long,8,50,0,set,4000000\n105,long,8,50,0,get,0\n";
+    rows += "106,count,8,5,0,set,0\n107,count,8,5,0,incr,0\n108,count,8,5,0,incr,0\n109,count,8,5,0,get,0\n";
     let path = dir.path("trace.csv");
     std::fs::write(&path, rows).expect("writes");
     path.display().to_string()
@@ -48,11 +51,12 @@ fn a_trace_is_replayed_look_aside_against_two_servers() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    assert_eq!(number(&json, "requests"), [1004.0, 1004.0]);
+    assert_eq!(number(&json, "requests"), [1010.0, 1010.0]);
     // Each of the ten is missed once; `own` is found, then missed after its deletion.
     assert_eq!(number(&json, "misses_first_requests"), [10.0, 10.0]);
     assert_eq!(number(&json, "misses_others"), [1.0, 1.0]);
     assert_eq!(number(&json, "wrong_values"), [0.0, 0.0]);
+    assert_eq!(number(&json, "refused"), [0.0, 0.0]);
     assert_eq!(number(&json, "server_memory_limit_MiB"), [8.0, 16.0]);
 }
 

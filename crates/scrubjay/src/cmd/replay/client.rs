@@ -22,8 +22,39 @@ pub(crate) struct Client {
 pub(crate) enum Outcome {
     Hit,
     Miss,
+    Stored,
+    /// Counted on a value that is no number: it is set to one.
+    NotANumber,
     Done,
     Refused,
+}
+
+/// What a key's value must be, from what this replay has stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Its own bytes, so many.
+    Stored(u32),
+    /// A number.
+    Counter,
+    /// Something was put before or behind it.
+    Joined,
+}
+
+/// Longest value that a server may announce.
+const VALUE_LEN_MAX: usize = 1 << 30;
+
+/// Digits of a number that is stored to be counted on.
+const COUNTER_LEN_MAX: u32 = 18;
+
+/// Longer lives than this are told to a server as a moment. Source: memcached doc/protocol.txt, "Expiration times".
+const RELATIVE_MAX: u32 = 60 * 60 * 24 * 30;
+
+fn exptime(ttl: u32) -> u64 {
+    if ttl <= RELATIVE_MAX {
+        return ttl.into();
+    }
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs() + u64::from(ttl))
 }
 
 impl Client {
@@ -83,7 +114,7 @@ impl Client {
                 Verb::Get => self.put(&[b"get ", &request.key, b"\r\n"]),
                 Verb::Delete => self.put(&[b"delete ", &request.key, b"\r\n"]),
                 Verb::Arith(verb) => self.put(&[verb.as_bytes(), b" ", &request.key, b" 1\r\n"]),
-                Verb::Store(verb) => self.put_store(verb, request, ttl),
+                Verb::Store(verb) => self.put_store(verb, request, ttl, tally),
             }
         }
         let start = Instant::now();
@@ -92,17 +123,17 @@ impl Client {
         for request in batch {
             let outcome = self.read_reply(request, verify, tally)?;
             tally.note(request, outcome, start.elapsed());
-            if outcome == Outcome::Miss {
+            if matches!(outcome, Outcome::Miss | Outcome::NotANumber) {
                 missed.push(request);
             }
         }
         for request in &missed {
-            self.put_store("set", request, ttl);
+            self.put_store("set", request, ttl, tally);
         }
         self.send()?;
-        for _ in &missed {
+        for request in &missed {
             self.read_line()?;
-            tally.note_filled(self.line == b"STORED");
+            tally.note_filled(request, self.line == b"STORED");
         }
         Ok(())
     }
@@ -111,19 +142,34 @@ impl Client {
         parts.iter().for_each(|part| self.output.extend_from_slice(part));
     }
 
-    fn put_store(&mut self, verb: &str, request: &Request, ttl: u32) {
-        let exptime = if request.ttl > 0 { request.ttl } else { ttl };
-        let numbers = format!(" 0 {exptime} {}\r\n", request.value_len);
+    fn put_store(&mut self, verb: &str, request: &Request, ttl: u32, tally: &Tally) {
+        let exptime = exptime(if request.ttl > 0 { request.ttl } else { ttl });
+        let value_len = if tally.known(&request.key) == Some(Known::Counter) {
+            request.value_len.clamp(1, COUNTER_LEN_MAX)
+        } else {
+            request.value_len
+        };
+        let numbers = format!(" 0 {exptime} {value_len}\r\n");
         self.put(&[verb.as_bytes(), b" ", &request.key, numbers.as_bytes()]);
-        append_value(&request.key, request.value_len, &mut self.output);
+        if tally.known(&request.key) == Some(Known::Counter) {
+            self.output.resize(self.output.len() + value_len as usize, b'1');
+        } else {
+            append_value(&request.key, value_len, &mut self.output);
+        }
         self.put(&[b"\r\n"]);
     }
 
     fn read_reply(&mut self, request: &Request, verify: bool, tally: &mut Tally) -> Result<Outcome, String> {
         self.read_line()?;
         if request.verb != Verb::Get {
-            let refused = self.line.starts_with(b"SERVER_ERROR") || self.line.starts_with(b"CLIENT_ERROR");
-            return Ok(if refused { Outcome::Refused } else { Outcome::Done });
+            return Ok(match (request.verb, self.line.as_slice()) {
+                (_, b"STORED") => Outcome::Stored,
+                (Verb::Arith(_), [b'C', ..]) => Outcome::NotANumber,
+                (_, [b'S' | b'C' | b'E', rest @ ..]) if rest.contains(&b'_') || rest == b"RROR" => {
+                    Outcome::Refused
+                }
+                _ => Outcome::Done,
+            });
         }
         if self.line == b"END" {
             return Ok(Outcome::Miss);
@@ -139,11 +185,19 @@ impl Client {
             ));
         };
         let right_key = words[1] == request.key;
+        if len > VALUE_LEN_MAX {
+            return Err(format!("the server announces a value of {len} bytes"));
+        }
         self.value.resize(len + 2, 0);
         self.reader.read_exact(&mut self.value).map_err(lost)?;
         self.value.truncate(len);
         self.read_line()?;
-        if verify && !(right_key && is_value(&request.key, &self.value)) {
+        let right_value = match tally.known(&request.key) {
+            Some(Known::Stored(stored)) => len == stored as usize && is_value(&request.key, &self.value),
+            Some(Known::Counter | Known::Joined) => true,
+            None => is_value(&request.key, &self.value),
+        };
+        if verify && !(right_key && right_value) {
             tally.wrong += 1;
         }
         Ok(Outcome::Hit)
@@ -185,8 +239,7 @@ fn append_value(key: &[u8], len: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&(seed ^ at).to_le_bytes()[..rest]);
 }
 
-/// Whether `value` is a value of `key`, of any length. Values that grew or were counted on are not replayed as such:
-/// append, prepend, incr and decr make others, which are let pass by their verbs never being verified.
+/// Whether `value` is the start of `key`'s bytes; its length is checked by what was stored.
 fn is_value(key: &[u8], value: &[u8]) -> bool {
     let seed = seed_of(key);
     value

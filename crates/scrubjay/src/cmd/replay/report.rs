@@ -70,6 +70,9 @@ const ROWS: &[Row] = &[
 
 /// Prints the table, with the ratio of the first to the second if there are two.
 pub(crate) fn print_table(results: &[Replayed]) {
+    if results.is_empty() {
+        return;
+    }
     let mut text = format!("{:<26}", "");
     for result in results {
         text += &format!(" {:>22}", result.server);

@@ -1,7 +1,7 @@
 //! A replay: one thread reads or draws requests, one thread a connection sends them. A key is always on the same connection,
 //! so that its requests stay in order.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Format;
-use super::client::{Client, Outcome};
+use super::client::{Client, Known, Outcome};
 use super::tables::Tables;
 use super::trace::{self, Request, Verb};
 
@@ -69,10 +69,8 @@ pub(crate) struct Tally {
     pub(crate) wrong: u64,
     /// Microseconds from sending to the reply.
     pub(crate) latency: Histogram<u64>,
-    /// Keys seen, by their hash.
-    seen: HashSet<u64>,
-    /// Keys whose values others than this replay's sets have made.
-    changed: HashSet<Vec<u8>>,
+    /// Keys seen, by their hash, and what their values must be.
+    seen: HashMap<u64, Option<Known>>,
 }
 
 impl Tally {
@@ -85,39 +83,50 @@ impl Tally {
             refused: 0,
             wrong: 0,
             latency: Histogram::new_with_bounds(1, LATENCY_MAX_MICROS, 3).expect("three digits can be kept"),
-            seen: HashSet::new(),
-            changed: HashSet::new(),
+            seen: HashMap::new(),
         }
     }
 
-    /// Whether a value of `request`'s key can be checked.
-    fn can_verify(&self, request: &Request) -> bool {
-        !self.changed.contains(&request.key)
+    /// What the value of `key` must be, if this replay has stored it.
+    pub(crate) fn known(&self, key: &[u8]) -> Option<Known> {
+        self.seen.get(&hash(key)).copied().flatten()
     }
 
     pub(crate) fn note(&mut self, request: &Request, outcome: Outcome, latency: Duration) {
         self.requests += 1;
         self.latency.saturating_record(latency.as_micros() as u64);
-        let first = self.seen.insert(hash(&request.key));
-        match outcome {
-            Outcome::Hit => {
+        let key = hash(&request.key);
+        let first = !self.seen.contains_key(&key);
+        let known = self.seen.entry(key).or_default();
+        match (outcome, request.verb) {
+            (Outcome::Hit, _) => {
                 self.gets += 1;
                 self.hits += 1;
             }
-            Outcome::Miss => {
+            (Outcome::Miss, _) => {
                 self.gets += 1;
                 self.first_misses += u64::from(first);
             }
-            Outcome::Done => {}
-            Outcome::Refused => self.refused += 1,
-        }
-        if matches!(request.verb, Verb::Store("append" | "prepend") | Verb::Arith(_)) {
-            self.changed.insert(request.key.clone());
+            (Outcome::Stored, Verb::Store("append" | "prepend")) => *known = Some(Known::Joined),
+            (Outcome::Stored, _) if *known != Some(Known::Counter) => {
+                *known = Some(Known::Stored(request.value_len))
+            }
+            (Outcome::NotANumber, _) => *known = Some(Known::Counter),
+            (Outcome::Done, Verb::Arith(_)) => *known = Some(Known::Counter),
+            (Outcome::Stored | Outcome::Done, _) => {}
+            (Outcome::Refused, _) => {
+                self.refused += 1;
+                *known = None;
+            }
         }
     }
 
-    pub(crate) fn note_filled(&mut self, stored: bool) {
+    pub(crate) fn note_filled(&mut self, request: &Request, stored: bool) {
         self.refused += u64::from(!stored);
+        let known = self.seen.entry(hash(&request.key)).or_default();
+        if *known != Some(Known::Counter) {
+            *known = stored.then_some(Known::Stored(request.value_len));
+        }
     }
 
     pub(crate) fn misses(&self) -> u64 {
@@ -294,8 +303,7 @@ fn serve(
                 .take(plan.depth)
                 .take_while(|request| keys.insert(&request.key))
                 .count();
-            let verify = plan.verify && rest[..len].iter().all(|request| tally.can_verify(request));
-            if let Err(why) = client.replay(&rest[..len], plan.ttl, verify, &mut tally) {
+            if let Err(why) = client.replay(&rest[..len], plan.ttl, plan.verify, &mut tally) {
                 return (tally, Err(why));
             }
             rest = &rest[len..];
