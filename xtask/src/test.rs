@@ -42,6 +42,16 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         let (success, output) = capture(&mut command);
         Outcome::counted(success, output)
     });
+    steps.step("interleavings", || {
+        let mut command = cargo(&root);
+        command.args(["test", "--locked", "-p", "scrubjay-cache", "--lib", "models"]);
+        // Built apart: everything is another program when atomics are modelled.
+        command
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_TARGET_DIR", target.join("loom"));
+        let (success, output) = capture(&mut command);
+        Outcome::counted(success, output)
+    });
     clients::run(&mut steps, &root, &target, &program);
     if program.is_ok() {
         steps.step("docs", || Outcome::of(complaints(docs::check(&root))));

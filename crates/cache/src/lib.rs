@@ -12,6 +12,8 @@ mod expiry;
 mod index;
 mod item;
 mod line;
+#[cfg(all(test, loom))]
+mod models;
 mod pool;
 mod reclaim;
 mod segment;
