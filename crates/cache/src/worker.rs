@@ -74,10 +74,12 @@ impl Cache {
         loop {
             let found = self.index.find(&self.heap, hash, key)?;
             let header = found.item.header();
+            // Asked before it is known that the slot was still there: once a flush is worked off, nobody can tell any more
+            // that an item of that time was flushed.
+            let dead = self.death(found.location, header.deadline, tick).is_some();
             if !found.unchanged() {
                 continue;
             }
-            let dead = self.death(found.location, header.deadline, tick).is_some();
             return (!dead).then_some((found, header));
         }
     }
