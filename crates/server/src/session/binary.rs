@@ -10,16 +10,7 @@ use scrubjay_protocol::binary::{
 };
 
 use self::store::Pending;
-use super::Context;
-
-/// Longest value that is waited for as a whole, in bytes; longer ones are received piece by piece.
-const WAIT_VALUE_LEN_MAX: u32 = 64 << 10;
-
-/// Longest value that is copied into the output; longer ones go out from where they lie.
-const COPY_VALUE_LEN_MAX: usize = 4 << 10;
-
-/// Bytes of replies that one call makes before others have their turn.
-const OUTPUT_PER_CALL: usize = 256 << 10;
+use super::{Context, OUTPUT_PER_CALL, push_value};
 
 /// What one connection is in the middle of.
 #[derive(Debug, Default)]
@@ -187,10 +178,8 @@ fn send_hit(request: &Request<'_>, reply: Reply, hit: &Hit<'_>, output: &mut Out
     encode_head(&head, out);
     out.extend_from_slice(&hit.flags.to_be_bytes());
     out.extend_from_slice(key);
-    if value_len > COPY_VALUE_LEN_MAX {
-        hit.pins().for_each(|pin| output.push_shared(pin));
-    } else if value_len > 0 {
-        hit.append_to(out);
+    if value_len > 0 {
+        push_value(hit, output);
     }
 }
 

@@ -4,7 +4,8 @@ use scrubjay_cache::{Body, PinnedSlice, Refusal, Store, StoreMode, StoreOutcome,
 use scrubjay_net::Output;
 use scrubjay_protocol::binary::{Echo, Request, Status, Verb, encode_error, encode_value};
 
-use super::{Context, Progress, Step, WAIT_VALUE_LEN_MAX, fail, given_cas};
+use super::{Context, Progress, Step, fail, given_cas};
+use crate::session::WAIT_VALUE_LEN_MAX;
 
 /// A storage request without its value.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +129,7 @@ pub(super) fn begin(
         order.store(context, key, Body::Bytes(value), output.bytes());
         return Progress::Consumed(end);
     }
-    if value_len <= WAIT_VALUE_LEN_MAX {
+    if value_len as usize <= WAIT_VALUE_LEN_MAX {
         return Progress::Wait;
     }
     *step = Step::Value(Box::new(Pending {
