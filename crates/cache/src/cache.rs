@@ -8,11 +8,12 @@ use scrubjay_base::time::Now;
 
 use crate::api::{Config, Counters, Refusal, Usage, item_size};
 use crate::epoch::Epochs;
-use crate::expiry::{BUCKET_SURVIVORS, is_expired, tick};
+use crate::eviction::{Eviction, Place};
+use crate::expiry::{is_expired, tick};
 use crate::index::{Index, KeyHash};
 use crate::item::{ItemRef, NEVER, Room};
 use crate::line::Location;
-use crate::pool::Pool;
+use crate::pool::{Born, Pool};
 use crate::reclaim::Reclaimer;
 use crate::segment::{Append, Heap, SegmentId, SegmentState};
 use crate::tally::{Cause, Tally};
@@ -71,6 +72,7 @@ pub struct Cache {
     pub(crate) epochs: Epochs,
     pub(crate) reclaimer: Mutex<Reclaimer>,
     pub(crate) uploads: Uploads,
+    pub(crate) eviction: Eviction,
     /// The last CAS number given out; raised by every modification.
     cas: OwnLine<AtomicU64>,
     /// Items in segments of an older incarnation than this are dead; 0 while no flush is being worked off.
@@ -123,6 +125,7 @@ impl Cache {
             epochs: Epochs::new(members),
             reclaimer: Mutex::new(Reclaimer::default()),
             uploads: Uploads::default(),
+            eviction: Eviction::new(memory_max),
             cas: OwnLine::default(),
             flush_below: OwnLine::default(),
             tick: OwnLine::default(),
@@ -220,11 +223,17 @@ impl Cache {
 
     /// Fits the number of segments to what the limit leaves beside the index.
     pub(crate) fn balance_budget(&self) {
-        let index = self.index.bytes() as u64;
-        let left = self.memory_max.load(Ordering::Relaxed).saturating_sub(index);
+        let beside = (self.index.bytes() + self.eviction.ghost.bytes()) as u64;
+        let left = self.memory_max.load(Ordering::Relaxed).saturating_sub(beside);
         // A segment's header comes out of the same budget.
         let segments = left / (self.heap.segment_size() + size_of::<crate::segment::SegmentHeader>()) as u64;
         self.pool.lock().allow(&self.heap, segments as u32);
+    }
+
+    /// Bytes of all segments that may be used.
+    pub(crate) fn capacity(&self) -> u64 {
+        let (allowed, _) = self.pool.lock().allowed_and_used();
+        u64::from(allowed) * self.heap.segment_size() as u64
     }
 
     pub(crate) fn memory_max(&self) -> u64 {
@@ -313,36 +322,47 @@ impl Cache {
         }
     }
 
-    /// Reserves room for an item in the bucket's open segment, reclaiming memory if there is none. The caller holds no
-    /// item: while this waits, other segments are recycled. `for_reclaim` uses the reserve and never reclaims.
-    pub(crate) fn reserve(
-        &self,
-        turn: &Turn<'_>,
-        bucket: usize,
-        len: usize,
-        deadline: u32,
-    ) -> Result<Room<'_>, Refusal> {
-        let mut bucket = bucket;
+    /// Reserves room for an item at its place, reclaiming memory if there is none. The caller holds no item: while this
+    /// waits, other segments are recycled.
+    pub(crate) fn reserve(&self, turn: &Turn<'_>, place: &Place, len: usize) -> Result<Room<'_>, Refusal> {
+        let mut log = place.log;
         loop {
-            let full = match self.pool.open_segment(bucket) {
-                None => None,
-                Some(segment) => match self.heap.append(segment, len) {
-                    Append::Room(room) => {
-                        self.heap.header(segment).raise_deadline(deadline);
-                        return Ok(room);
-                    }
-                    Append::Closed | Append::Full => Some(segment),
-                },
+            let full = match self.append(log, place, len) {
+                Ok(room) => return Ok(room),
+                Err(full) => full,
             };
-            bucket = self.open_another(turn, bucket, full)?;
+            log = self.open_another(turn, log, full)?;
         }
     }
 
-    /// Seals `full` and sees to it that the bucket (or the one to use instead) has an open segment.
+    /// Room at the end of the log's open segment, or that segment if it is full.
+    fn append(&self, log: usize, place: &Place, len: usize) -> Result<Room<'_>, Option<SegmentId>> {
+        let Some(segment) = self.pool.open_segment(log) else {
+            return Err(None);
+        };
+        match self.heap.append(segment, len) {
+            Append::Room(room) => {
+                let header = self.heap.header(segment);
+                header.raise_deadline(place.deadline);
+                place.credit(header, room.len());
+                Ok(room)
+            }
+            Append::Closed | Append::Full => Err(Some(segment)),
+        }
+    }
+
+    fn born(&self) -> Born {
+        Born {
+            tick: self.tick(),
+            inflation: self.eviction.inflation(),
+        }
+    }
+
+    /// Seals `full` and sees to it that the log (or the one to use instead) has an open segment.
     pub(crate) fn open_another(
         &self,
         turn: &Turn<'_>,
-        bucket: usize,
+        log: usize,
         full: Option<SegmentId>,
     ) -> Result<usize, Refusal> {
         let mut attempts = 0;
@@ -350,49 +370,59 @@ impl Cache {
             {
                 let mut state = self.pool.lock();
                 if let Some(full) = full {
-                    self.pool.seal(&mut state, &self.heap, &self.epochs, bucket, full);
+                    self.pool.seal(&mut state, &self.heap, &self.epochs, log, full);
                 }
-                if self.pool.open_segment(bucket).is_some() {
-                    return Ok(bucket);
+                if self.pool.open_segment(log).is_some() {
+                    return Ok(log);
                 }
                 if !state.may_open()
-                    && let Some(near) = self.pool.nearest_open(bucket)
+                    && let Some(near) = self.pool.nearest_open(log)
                 {
                     return Ok(near);
                 }
-                if self.pool.open(&mut state, &self.heap, bucket, false).is_some() {
+                let opened = self.pool.open(&mut state, &self.heap, log, self.born(), false);
+                if opened.is_some() {
+                    let (_, used) = state.allowed_and_used();
+                    self.eviction.note_mean_size(
+                        u64::from(used - 1) * self.heap.segment_size() as u64,
+                        self.items(),
+                    );
                     let is_short = state.is_short();
                     drop(state);
                     if is_short {
                         self.reclaim_ahead(turn);
                     }
-                    return Ok(bucket);
+                    return Ok(log);
                 }
             }
             self.reclaim(turn, &mut attempts)?;
         }
     }
 
-    /// Room for an item that reclamation moves; `None` if even the reserve is used up.
-    pub(crate) fn reserve_for_survivor(&self, len: usize, deadline: u32) -> Option<Room<'_>> {
+    /// Room for an item that reclamation moves, from the reserve if need be; `None` if even that is used up.
+    pub(crate) fn reserve_for_survivor(&self, place: &Place, len: usize) -> Option<Room<'_>> {
+        let mut log = place.log;
         loop {
-            let full = match self.pool.open_segment(BUCKET_SURVIVORS) {
-                None => None,
-                Some(segment) => match self.heap.append(segment, len) {
-                    Append::Room(room) => {
-                        self.heap.header(segment).raise_deadline(deadline);
-                        return Some(room);
-                    }
-                    Append::Closed | Append::Full => Some(segment),
-                },
+            let full = match self.append(log, place, len) {
+                Ok(room) => return Some(room),
+                Err(full) => full,
             };
             let mut state = self.pool.lock();
             if let Some(full) = full {
-                self.pool
-                    .seal(&mut state, &self.heap, &self.epochs, BUCKET_SURVIVORS, full);
+                self.pool.seal(&mut state, &self.heap, &self.epochs, log, full);
             }
-            if self.pool.open_segment(BUCKET_SURVIVORS).is_none() {
-                self.pool.open(&mut state, &self.heap, BUCKET_SURVIVORS, true)?;
+            if self.pool.open_segment(log).is_some() {
+                continue;
+            }
+            let near = self.pool.nearest_open(log);
+            if let Some(near) = near.filter(|_| !state.may_open()) {
+                log = near;
+            } else if self
+                .pool
+                .open(&mut state, &self.heap, log, self.born(), true)
+                .is_none()
+            {
+                log = near?;
             }
         }
     }

@@ -15,14 +15,8 @@ const TICK_MILLIS: u64 = 1000 / TICKS_PER_SEC as u64;
 /// Exptimes up to this many seconds are relative. Source: memcached doc/protocol.txt, "Expiration times".
 const RELATIVE_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// Buckets: four per octave of the TTL in ticks, then the ones below.
-pub(crate) const BUCKETS: usize = 130;
-
-/// The bucket of items that never expire.
-pub(crate) const BUCKET_NEVER: usize = 128;
-
-/// The bucket of items that reclamation moved.
-pub(crate) const BUCKET_SURVIVORS: usize = 129;
+/// Buckets: four per octave of the TTL in ticks.
+pub(crate) const BUCKETS: usize = 124;
 
 /// Ticks since the clock's start.
 pub(crate) fn tick(now: Now) -> u32 {
@@ -56,11 +50,9 @@ pub(crate) fn ttl_secs(deadline: u32, tick: u32) -> Option<u32> {
     (deadline != NEVER).then(|| deadline.saturating_sub(tick).div_ceil(TICKS_PER_SEC))
 }
 
-/// The bucket for an item with this deadline at `tick`.
+/// The bucket for an item with this deadline, which is not [`NEVER`], at `tick`.
 pub(crate) fn bucket(deadline: u32, tick: u32) -> usize {
-    if deadline == NEVER {
-        return BUCKET_NEVER;
-    }
+    debug_assert_ne!(deadline, NEVER);
     let ttl = deadline.saturating_sub(tick);
     if ttl < 4 {
         return ttl as usize;
@@ -71,7 +63,7 @@ pub(crate) fn bucket(deadline: u32, tick: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUCKET_NEVER, bucket, deadline, is_expired, tick, ttl_secs};
+    use super::{BUCKETS, bucket, deadline, is_expired, tick, ttl_secs};
     use crate::item::NEVER;
     use scrubjay_base::time::Now;
 
@@ -113,8 +105,7 @@ mod tests {
             );
             last = here;
         }
-        assert!(bucket(NEVER - 1, 0) < BUCKET_NEVER);
-        assert_eq!(bucket(NEVER, 5), BUCKET_NEVER);
+        assert!(bucket(NEVER - 1, 0) < BUCKETS);
         assert_eq!(bucket(5, 99), 0);
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! page, 4 KiB = 56 home lines + 8 overflow lines shared by the page
 //! hash, 64 bits: the high 32 choose the page (multiply-shift, any number of pages),
-//!                bits 0..16 the home line in it, bits 16..25 the tag
+//!                bits 0..16 the home line in it, bits 16..23 the tag
 //! ```
 //! To resize, lines move in order from the table in one extent to a table of another size in the other extent. A line
 //! that moved says so in its header; pages before the frontier moved wholly and their memory is given back. So any size is
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::epoch::Epochs;
 use crate::item::ItemRef;
-use crate::line::{FREQUENCY_MAX, Line, LineGuard, Location, SLOTS, Seen, Slot};
+use crate::line::{Heat, Line, LineGuard, Location, SLOTS, Seen, Slot, TAG_BITS};
 use crate::segment::{Heap, PAGE_LINES, PAGE_SIZE};
 
 /// Lines of a page that are somebody's home.
@@ -54,7 +54,7 @@ impl KeyHash {
 
     #[inline]
     fn tag(self) -> u16 {
-        ((self.0 >> 16) & 0x1ff) as u16
+        ((self.0 >> 16) & ((1 << TAG_BITS) - 1)) as u16
     }
 }
 
@@ -127,14 +127,16 @@ impl Found<'_> {
         self.home.unchanged(self.seen)
     }
 
-    pub(crate) fn frequency(&self) -> u16 {
-        self.slot.frequency
+    pub(crate) fn heat(&self) -> Heat {
+        self.slot.heat
     }
 
-    /// Raises the item's frequency by one, unless it is at its highest.
-    pub(crate) fn raise_frequency(&self) {
-        if self.slot.frequency < FREQUENCY_MAX {
-            self.line.raise_frequency(self.slot_index, self.slot);
+    /// Notes that the item was read. Nothing is written when there is nothing new to say.
+    #[inline]
+    pub(crate) fn note_read(&self, random: u64) {
+        let heat = self.slot.heat.raised(random);
+        if heat != self.slot.heat {
+            self.line.note_heat(self.slot_index, self.slot, heat);
         }
     }
 }
@@ -151,7 +153,7 @@ enum Place {
 pub(crate) struct Entry<'a> {
     pub(crate) item: ItemRef<'a>,
     pub(crate) location: Location,
-    pub(crate) frequency: u16,
+    pub(crate) heat: Heat,
     place: Place,
     slot_index: usize,
 }
@@ -473,8 +475,8 @@ impl Index {
             page,
             home,
         };
-        if !locked.try_insert(slot.location, slot.frequency) {
-            pushed_out.push(locked.insert_by_force(slot.location, slot.frequency).location);
+        if !locked.try_insert(slot.location, slot.heat) {
+            pushed_out.push(locked.insert_by_force(slot.location, slot.heat).location);
         }
     }
 
@@ -628,23 +630,23 @@ impl<'a> Locked<'a> {
         home.chain(overflow).map(move |(place, slot_index, slot)| Entry {
             item: heap.item(slot.location),
             location: slot.location,
-            frequency: slot.frequency,
+            heat: slot.heat,
             place,
             slot_index,
         })
     }
 
-    fn slot(&self, location: Location, frequency: u16) -> Slot {
+    fn slot(&self, location: Location, heat: Heat) -> Slot {
         Slot {
             location,
             tag: self.hash.tag(),
-            frequency,
+            heat,
         }
     }
 
     /// Points the key's slot at another item.
-    pub(crate) fn replace(&mut self, entry: &Entry<'_>, location: Location, frequency: u16) {
-        let slot = self.slot(location, frequency);
+    pub(crate) fn replace(&mut self, entry: &Entry<'_>, location: Location, heat: Heat) {
+        let slot = self.slot(location, heat);
         match entry.place {
             Place::Home => self.home.change(|change| change.set(entry.slot_index, slot)),
             Place::Overflow(number) => {
@@ -683,11 +685,11 @@ impl<'a> Locked<'a> {
 
     /// Puts the key, which must not be there, into a slot. If the whole page is full even after [`Index::relieve`], which
     /// takes crafted keys, an item of the home line makes room and is returned: the caller counts it as evicted.
-    pub(crate) fn insert(&mut self, location: Location) -> Option<Entry<'a>> {
-        if self.try_insert(location, 0) {
+    pub(crate) fn insert(&mut self, location: Location, heat: Heat) -> Option<Entry<'a>> {
+        if self.try_insert(location, heat) {
             return None;
         }
-        Some(self.insert_by_force(location, 0))
+        Some(self.insert_by_force(location, heat))
     }
 
     /// Whether a key that is not there would find an empty slot.
@@ -698,8 +700,8 @@ impl<'a> Locked<'a> {
                 .any(|line| line.slots().count() < SLOTS)
     }
 
-    fn try_insert(&mut self, location: Location, frequency: u16) -> bool {
-        let slot = self.slot(location, frequency);
+    fn try_insert(&mut self, location: Location, heat: Heat) -> bool {
+        let slot = self.slot(location, heat);
         if let Some(slot_index) = self.home.empty_slot() {
             self.home.change(|change| change.set(slot_index, slot));
             return true;
@@ -719,19 +721,19 @@ impl<'a> Locked<'a> {
         false
     }
 
-    fn insert_by_force(&mut self, location: Location, frequency: u16) -> Entry<'a> {
+    fn insert_by_force(&mut self, location: Location, heat: Heat) -> Entry<'a> {
         let (slot_index, victim) = self
             .home
             .line()
             .slots()
-            .min_by_key(|(_, slot)| slot.frequency)
+            .min_by_key(|(_, slot)| slot.heat.reads())
             .expect("the line is full");
-        let slot = self.slot(location, frequency);
+        let slot = self.slot(location, heat);
         self.home.change(|change| change.set(slot_index, slot));
         Entry {
             item: self.heap.item(victim.location),
             location: victim.location,
-            frequency: victim.frequency,
+            heat: victim.heat,
             place: Place::Home,
             slot_index,
         }

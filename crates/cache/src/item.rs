@@ -352,6 +352,11 @@ impl<'a> ItemRef<'a> {
         }
     }
 
+    /// Bytes that the item takes with all its pieces.
+    pub(crate) fn whole_len(&self) -> usize {
+        self.len() + if self.is_chained() { self.value_len() } else { 0 }
+    }
+
     pub(crate) fn flags(&self) -> u32 {
         let layout = self.shape().layout();
         self.number(layout.flags, layout.key_len - layout.flags)

@@ -3,7 +3,7 @@
 //! ```text
 //! header     u32        version:21 (odd = being changed) | spare:1 | moved:1 | locked:1 | overflow:8
 //! locations  u32 x 10   low 32 bits of an item's location; 0 = empty slot
-//! metas      u16 x 10   tag:9 | frequency:3 | location's high 4 bits
+//! metas      u16 x 10   tag:7 | hit:1 | heat:4 | location's high 4 bits
 //! ```
 //! Readers never lock: they read the version, the slots, then the version again. Writers lock the home line of a key;
 //! any change to the keys of a home line, also of those that lie in an overflow line, changes the home line's version.
@@ -13,18 +13,19 @@ use scrubjay_base::sync::{AtomicU16, AtomicU32, Ordering, fence, spin_loop, yiel
 /// Slots in a line.
 pub(crate) const SLOTS: usize = 10;
 
-/// Largest frequency a slot can hold.
-pub(crate) const FREQUENCY_MAX: u16 = 7;
-
 const OVERFLOW_MASK: u32 = 0xff;
 const LOCKED: u32 = 1 << 8;
 const MOVED: u32 = 1 << 9;
 const VERSION_ONE: u32 = 1 << 11;
 const VERSION_MASK: u32 = !(VERSION_ONE - 1);
 
-const TAG_SHIFT: u16 = 7;
-const FREQUENCY_SHIFT: u16 = 4;
-const FREQUENCY_MASK: u16 = FREQUENCY_MAX << FREQUENCY_SHIFT;
+/// Bits of a tag.
+pub(crate) const TAG_BITS: u32 = 7;
+
+const TAG_SHIFT: u16 = 9;
+const HIT: u16 = 1 << 8;
+const LEVEL_SHIFT: u16 = 4;
+const LEVEL_MASK: u16 = 0xf << LEVEL_SHIFT;
 const LOCATION_HIGH_MASK: u16 = 0xf;
 
 /// Spins before a waiting thread gives its core away: a changed version settles within some 10 ns unless its writer was
@@ -59,7 +60,7 @@ pub(crate) struct Line {
     header: AtomicU32,
     /// Written inside an odd version; read between two loads of the header.
     locations: [AtomicU32; SLOTS],
-    /// As `locations`; readers may also raise the frequency (one relaxed attempt, lossy by contract).
+    /// As `locations`; readers may also note a read (one relaxed attempt, lossy by contract).
     metas: [AtomicU16; SLOTS],
 }
 
@@ -87,19 +88,72 @@ impl Seen {
 pub(crate) struct Slot {
     pub(crate) location: Location,
     pub(crate) tag: u16,
-    pub(crate) frequency: u16,
+    pub(crate) heat: Heat,
+}
+
+/// Reads that each level of heat stands for. Steps are powers of two, so that one random number decides.
+const LEVEL_READS: [u16; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 28, 32];
+
+/// How often an item was read, and whether since it was put where it lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Heat {
+    level: u16,
+    /// Read since it was put where it lies.
+    pub(crate) hit: bool,
+}
+
+impl Heat {
+    /// The heat of an item that is put somewhere after `level` (0 to 15) was remembered of it.
+    pub(crate) fn remembered(level: u8) -> Heat {
+        Heat {
+            level: u16::from(level & 15),
+            hit: false,
+        }
+    }
+
+    /// What to remember of it: 0 to 15.
+    pub(crate) fn level(self) -> u8 {
+        self.level as u8
+    }
+
+    /// Reads noted so far; 32 stands for that many and more.
+    pub(crate) fn reads(self) -> u16 {
+        LEVEL_READS[usize::from(self.level)]
+    }
+
+    /// The same item in a new place, where it was not read yet.
+    pub(crate) fn cooled(self) -> Heat {
+        Heat { hit: false, ..self }
+    }
+
+    /// The heat after one more read; beyond 8 reads a level stands for several, and `random` says whether it is reached.
+    pub(crate) fn raised(self, random: u64) -> Heat {
+        let level = usize::from(self.level);
+        let step = LEVEL_READS
+            .get(level + 1)
+            .map_or(0, |next| u64::from(next - LEVEL_READS[level]));
+        let rises = step > 0 && random & (step - 1) == 0;
+        Heat {
+            level: self.level + u16::from(rises),
+            hit: true,
+        }
+    }
 }
 
 impl Slot {
     fn meta(self) -> u16 {
-        (self.tag << TAG_SHIFT) | (self.frequency << FREQUENCY_SHIFT) | (self.location.0 >> 32) as u16
+        let hit = if self.heat.hit { HIT } else { 0 };
+        (self.tag << TAG_SHIFT) | hit | (self.heat.level << LEVEL_SHIFT) | (self.location.0 >> 32) as u16
     }
 
     fn decode(location: u32, meta: u16) -> Option<Slot> {
         (location != 0).then(|| Slot {
             location: Location((u64::from(meta & LOCATION_HIGH_MASK) << 32) | u64::from(location)),
             tag: meta >> TAG_SHIFT,
-            frequency: (meta & FREQUENCY_MASK) >> FREQUENCY_SHIFT,
+            heat: Heat {
+                level: (meta & LEVEL_MASK) >> LEVEL_SHIFT,
+                hit: meta & HIT != 0,
+            },
         })
     }
 }
@@ -162,13 +216,9 @@ impl Line {
         })
     }
 
-    /// Raises the frequency that was read with `slot` by one. One attempt: a race loses a count, never more.
-    pub(crate) fn raise_frequency(&self, index: usize, slot: Slot) {
-        debug_assert!(slot.frequency < FREQUENCY_MAX);
-        let raised = Slot {
-            frequency: slot.frequency + 1,
-            ..slot
-        };
+    /// Notes a heat other than the one that was read with `slot`. One attempt: a race loses a count, never more.
+    pub(crate) fn note_heat(&self, index: usize, slot: Slot, heat: Heat) {
+        let raised = Slot { heat, ..slot };
         let _ = self.metas[index].compare_exchange(
             slot.meta(),
             raised.meta(),

@@ -19,7 +19,7 @@ fn slot(units: u64) -> Slot {
     Slot {
         location: Location::from_units(units),
         tag: TAG,
-        frequency: 0,
+        heat: crate::line::Heat::default(),
     }
 }
 

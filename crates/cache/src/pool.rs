@@ -3,7 +3,7 @@
 //! ```text
 //! Free --take--> Open --seal--> Sealed --(reclaimer)--> Draining --> Retired --epoch passed, no pins--> Free
 //! ```
-//! The open segment of each TTL bucket is shared by all workers. Everything else here is done under one lock, once per
+//! The open segment of each log is shared by all workers. Everything else here is done under one lock, once per
 //! segment and not once per item.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::epoch::Epochs;
-use crate::expiry::{BUCKET_SURVIVORS, BUCKETS};
+use crate::eviction::{LOG_SURVIVORS, LOGS};
 use crate::segment::{Heap, SegmentId, SegmentState};
 
 /// Segments that only reclamation may take, so that it can always move live items out of a victim.
@@ -29,16 +29,23 @@ const TAKEN_PER_DECAY: u32 = 256;
 /// At most this share of all segments may be open.
 const OPEN_SHARE: u32 = 16;
 
-/// Buckets that may have an open segment however small the cache is.
+/// Logs that may have an open segment however small the cache is.
 const OPEN_MIN: u32 = 4;
 
-/// In `Pool::open`: the bucket has no open segment.
+/// In `Pool::open`: the log has no open segment.
 const NONE: u32 = u32::MAX;
+
+/// When a segment is opened: by the clock, and by what eviction measures worth with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Born {
+    pub(crate) tick: u32,
+    pub(crate) inflation: f64,
+}
 
 /// All segments.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Each bucket's open segment. Written under `state`'s lock, read by appenders.
+    /// Each log's open segment. Written under `state`'s lock, read by appenders.
     open: Box<[AtomicU32]>,
     state: Mutex<State>,
 }
@@ -71,7 +78,7 @@ pub(crate) struct State {
 impl Pool {
     pub(crate) fn new(lock_memory: bool) -> Pool {
         Pool {
-            open: (0..BUCKETS).map(|_| AtomicU32::new(NONE)).collect(),
+            open: (0..LOGS).map(|_| AtomicU32::new(NONE)).collect(),
             state: Mutex::new(State {
                 free: Vec::new(),
                 parked: Vec::new(),
@@ -93,52 +100,54 @@ impl Pool {
         self.state.lock().expect("nothing panics while it holds the pool")
     }
 
-    /// The bucket's open segment, which may have been closed a moment ago. Acquire pairs with the store in `open`.
+    /// The log's open segment, which may have been closed a moment ago. Acquire pairs with the store in `open`.
     #[inline]
-    pub(crate) fn open_segment(&self, bucket: usize) -> Option<SegmentId> {
-        let id = self.open[bucket].load(Ordering::Acquire);
+    pub(crate) fn open_segment(&self, log: usize) -> Option<SegmentId> {
+        let id = self.open[log].load(Ordering::Acquire);
         (id != NONE).then_some(SegmentId(id))
     }
 
-    /// The bucket to use instead of `bucket` when no more segments may be opened: the nearest one that has an open one.
-    pub(crate) fn nearest_open(&self, bucket: usize) -> Option<usize> {
-        (1..BUCKETS)
-            .flat_map(|distance| [bucket.checked_sub(distance), Some(bucket + distance)])
+    /// The log to use instead of `log` when no more segments may be opened: the nearest one that has an open one.
+    pub(crate) fn nearest_open(&self, log: usize) -> Option<usize> {
+        (1..LOGS)
+            .flat_map(|distance| [log.checked_sub(distance), Some(log + distance)])
             .flatten()
-            .filter(|&near| near < BUCKET_SURVIVORS)
+            .filter(|&near| near < LOG_SURVIVORS)
             .find(|&near| self.open[near].load(Ordering::Relaxed) != NONE)
     }
 
-    /// Takes a free segment and opens it for `bucket`, which has none. `for_reclaim` may use the reserve.
+    /// Takes a free segment and opens it for `log`, which has none. `for_reclaim` may use the reserve.
     pub(crate) fn open(
         &self,
         state: &mut State,
         heap: &Heap,
-        bucket: usize,
+        log: usize,
+        born: Born,
         for_reclaim: bool,
     ) -> Option<SegmentId> {
-        debug_assert_eq!(self.open[bucket].load(Ordering::Relaxed), NONE);
+        debug_assert_eq!(self.open[log].load(Ordering::Relaxed), NONE);
         let segment = state.take(heap, for_reclaim)?;
-        heap.header(segment).open(state.next_incarnation);
+        heap.header(segment)
+            .open(state.next_incarnation, log, born.tick, born.inflation);
         state.next_incarnation += 1;
         state.open += 1;
-        self.open[bucket].store(segment.0, Ordering::Release);
+        self.open[log].store(segment.0, Ordering::Release);
         Some(segment)
     }
 
-    /// Seals the closed segment `segment` of `bucket`; nothing if that has happened already.
+    /// Seals the closed segment `segment` of `log`; nothing if that has happened already.
     pub(crate) fn seal(
         &self,
         state: &mut State,
         heap: &Heap,
         epochs: &Epochs,
-        bucket: usize,
+        log: usize,
         segment: SegmentId,
     ) {
-        if self.open[bucket].load(Ordering::Relaxed) != segment.0 {
+        if self.open[log].load(Ordering::Relaxed) != segment.0 {
             return;
         }
-        self.open[bucket].store(NONE, Ordering::Relaxed);
+        self.open[log].store(NONE, Ordering::Relaxed);
         let header = heap.header(segment);
         state.sealed_order += 1;
         state.open -= 1;
@@ -157,10 +166,10 @@ impl Pool {
         which: impl Fn(SegmentId) -> bool,
     ) -> u32 {
         let mut sealed = 0;
-        for bucket in 0..BUCKETS {
-            if let Some(segment) = self.open_segment(bucket).filter(|&segment| which(segment)) {
+        for log in 0..LOGS {
+            if let Some(segment) = self.open_segment(log).filter(|&segment| which(segment)) {
                 heap.close(segment);
-                self.seal(state, heap, epochs, bucket, segment);
+                self.seal(state, heap, epochs, log, segment);
                 sealed += 1;
             }
         }
@@ -196,7 +205,7 @@ impl State {
         self.allowed.saturating_sub(self.used)
     }
 
-    /// Whether another bucket may have an open segment.
+    /// Whether another log may have an open segment.
     pub(crate) fn may_open(&self) -> bool {
         self.open < (self.allowed / OPEN_SHARE).max(OPEN_MIN)
     }

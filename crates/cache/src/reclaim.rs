@@ -9,19 +9,17 @@ use std::sync::atomic::Ordering;
 
 use crate::api::Refusal;
 use crate::cache::Cache;
-use crate::expiry::{bucket, is_expired};
-use crate::index::KeyHash;
+use crate::eviction::{LOGS, Place};
+use crate::expiry::is_expired;
+use crate::index::{Entry, KeyHash};
 use crate::item::{Header, ItemRef, PIECE_HEADER, Piece, ValueShape};
-use crate::line::Location;
+use crate::line::{Heat, Location};
 use crate::segment::{SegmentHeader, SegmentId, SegmentState};
 use crate::tally::Cause;
 use crate::worker::Turn;
 
 /// Dead bytes in sealed segments may be this share of them (one over it) when something live is evicted. Promise P1.
 const DEAD_SHARE: u64 = 16;
-
-/// Items of a victim up to this share of it (in quarters) are kept if they were read often.
-const KEEP_QUARTERS: u32 = 3;
 
 /// Segments that are made free ahead at most when one is opened.
 const AHEAD_PER_OPEN: usize = 2;
@@ -41,24 +39,37 @@ pub(crate) struct Reclaimer {}
 enum Mercy {
     /// All are moved: compaction.
     All,
-    /// Those that were read often are moved, up to a share of the segment; the others are evicted for this cause.
-    Often(Cause),
+    /// Those that were read since they were put there are moved; the others are evicted for this cause.
+    Read(Cause),
 }
 
 /// The state of sealed segments that a choice of a victim needs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Survey {
     /// A segment with nothing live.
     wholly_dead: Option<SegmentId>,
     /// The sealed segment with the most dead bytes, and how many.
     most_dead: Option<(SegmentId, u32)>,
-    /// The segment sealed first.
-    oldest: Option<(SegmentId, u64)>,
+    /// The segment of each log that was sealed first, and its place in the order of sealing.
+    oldest: [Option<(SegmentId, u64)>; LOGS],
     /// Bytes used in sealed segments, and the dead of them.
     used: u64,
     dead: u64,
     /// A sealed segment will be ready when workers have passed a quiet moment.
     waiting: bool,
+}
+
+impl Default for Survey {
+    fn default() -> Survey {
+        Survey {
+            wholly_dead: None,
+            most_dead: None,
+            oldest: [None; LOGS],
+            used: 0,
+            dead: 0,
+            waiting: false,
+        }
+    }
 }
 
 impl Cache {
@@ -138,14 +149,14 @@ impl Cache {
                 return true;
             }
         }
-        let Some((oldest, _)) = survey.oldest.filter(|_| self.config().evict) else {
+        let Some(least) = self.least_worth(survey).filter(|_| self.config().evict) else {
             return false;
         };
         let one_segment = self.heap.segment_size() as u64;
         if over_bound && survey.dead > one_segment {
             turn.tally.evictions_beyond_bound.add(1);
         }
-        self.drain(turn, reclaimer, oldest, Mercy::Often(Cause::Evicted));
+        self.drain(turn, reclaimer, least, Mercy::Read(Cause::Evicted));
         true
     }
 
@@ -173,11 +184,19 @@ impl Cache {
                 survey.most_dead = Some((segment, used - live));
             }
             let order = header.sealed_order.load(Ordering::Relaxed);
-            if survey.oldest.is_none_or(|(_, oldest)| order < oldest) {
-                survey.oldest = Some((segment, order));
+            let oldest = &mut survey.oldest[header.log()];
+            if oldest.is_none_or(|(_, oldest)| order < oldest) {
+                *oldest = Some((segment, order));
             }
         }
         survey
+    }
+
+    /// The segment that is evicted next: of the oldest of each log, the one whose bytes are worth least.
+    fn least_worth(&self, survey: &Survey) -> Option<SegmentId> {
+        let worth = |segment: &SegmentId| self.heap.header(*segment).worth_per_byte();
+        let oldest = survey.oldest.iter().flatten().map(|(segment, _)| *segment);
+        oldest.min_by(|one, other| worth(one).total_cmp(&worth(other)))
     }
 
     fn is_wholly_dead(&self, segment: SegmentId, header: &SegmentHeader, tick: u32) -> bool {
@@ -215,11 +234,11 @@ impl Cache {
                 return;
             }
             let survey = self.survey(turn);
-            if let Some((oldest, _)) = survey
-                .oldest
-                .filter(|_| survey.wholly_dead.is_none() && self.config().evict)
-            {
-                self.drain(turn, reclaimer, oldest, Mercy::Often(Cause::LimitLowered));
+            let least = self
+                .least_worth(&survey)
+                .filter(|_| survey.wholly_dead.is_none() && self.config().evict);
+            if let Some(least) = least {
+                self.drain(turn, reclaimer, least, Mercy::Read(Cause::LimitLowered));
             } else if !self.reclaim_one(turn, reclaimer, &survey) {
                 return;
             }
@@ -230,6 +249,7 @@ impl Cache {
     fn drain(&self, turn: &Turn<'_>, _reclaimer: &mut Reclaimer, segment: SegmentId, mercy: Mercy) {
         let header = self.heap.header(segment);
         header.set_state(SegmentState::Draining);
+        let live_before = u64::from(header.live());
         let mut kept = 0;
         let mut walk = self.heap.walk(segment);
         let mut ahead = VecDeque::with_capacity(LOOK_AHEAD);
@@ -249,6 +269,13 @@ impl Cache {
             } else if !item.is_filler() {
                 self.drain_item(turn, location, item, hash, mercy, header, &mut kept);
             }
+        }
+        if matches!(mercy, Mercy::Read(_)) {
+            let evicted = live_before.saturating_sub(u64::from(kept));
+            let capacity = self.capacity();
+            let worth = header.worth_per_byte();
+            self.eviction
+                .note_evicted(header, worth, evicted, capacity, turn.tick);
         }
         turn.tally.relocated_bytes.add(u64::from(kept));
         turn.tally.segments_reclaimed.add(1);
@@ -290,14 +317,15 @@ impl Cache {
             return;
         }
         let len = self.heap.aligned(item.len()) as u32;
-        if let Some(cause) = refused(mercy, entry.frequency, *kept + len, segment) {
+        if let Some(cause) = refused(mercy, &entry) {
             locked.remove(&entry);
             drop(locked);
-            self.bury(turn.tally, location, item, cause);
+            self.bury_evicted(turn, &entry, hash, cause);
             return;
         }
         drop(locked);
-        let Some(room) = self.reserve_for_survivor(item.len(), item.deadline()) else {
+        let place = self.place_kept(turn, mercy, &entry, segment);
+        let Some(room) = self.reserve_for_survivor(&place, item.len()) else {
             self.evict_location(turn, location, hash);
             return;
         };
@@ -317,10 +345,30 @@ impl Cache {
         self.heap
             .header(self.heap.segment_of(new))
             .raise_deadline(item.deadline());
-        locked.replace(&entry, new, entry.frequency / 2);
+        locked.replace(&entry, new, kept_heat(mercy, &entry));
         drop(locked);
         *kept += len;
         segment.dead.fetch_add(len, Ordering::Relaxed);
+    }
+
+    /// Counts a live item as gone for want of room, and remembers its key.
+    fn bury_evicted(&self, turn: &Turn<'_>, entry: &Entry<'_>, hash: KeyHash, cause: Cause) {
+        // One more than it was read: that it will be asked for again.
+        self.eviction.ghost.put(hash, entry.heat.level() + 1);
+        self.bury(turn.tally, entry.location, entry.item, cause);
+    }
+
+    /// Where an item of a victim goes.
+    fn place_kept(&self, turn: &Turn<'_>, mercy: Mercy, entry: &Entry<'_>, segment: &SegmentHeader) -> Place {
+        let (size, deadline) = (entry.item.whole_len(), entry.item.deadline());
+        match mercy {
+            Mercy::All => self.eviction.place_survivor(size, entry.heat, deadline, segment),
+            Mercy::Read(_) => {
+                let worth = segment.worth_per_byte();
+                self.eviction
+                    .place_again(size, entry.heat, deadline, turn.tick, worth)
+            }
+        }
     }
 
     /// The item at `location` could not be moved: it goes.
@@ -329,7 +377,7 @@ impl Cache {
         if let Some(entry) = locked.find_location(location) {
             locked.remove(&entry);
             drop(locked);
-            self.bury(turn.tally, location, entry.item, Cause::Evicted);
+            self.bury_evicted(turn, &entry, hash, Cause::Evicted);
         }
     }
 
@@ -367,14 +415,20 @@ impl Cache {
         let Some(entry) = locked.find_by(owns) else { return };
         let len = self.heap.aligned(piece.len()) as u32;
         let death = self.death(entry.location, entry.item.deadline(), turn.tick);
-        if let Some(cause) = death.or_else(|| refused(mercy, entry.frequency, *kept + len, segment)) {
+        if let Some(cause) = death {
             locked.remove(&entry);
             drop(locked);
             self.bury(turn.tally, entry.location, entry.item, cause);
             return;
         }
+        if let Some(cause) = refused(mercy, &entry) {
+            locked.remove(&entry);
+            drop(locked);
+            return self.bury_evicted(turn, &entry, hash, cause);
+        }
         drop(locked);
-        let Some(mut room) = self.reserve_for_survivor(piece.len(), entry.item.deadline()) else {
+        let place = self.place_kept(turn, mercy, &entry, segment);
+        let Some(mut room) = self.reserve_for_survivor(&place, piece.len()) else {
             return self.evict_location(turn, entry.location, hash);
         };
         room.write_piece_header(bytes.len(), hash.0);
@@ -401,14 +455,19 @@ impl Cache {
     }
 }
 
-/// Why an item of this frequency has to go, if `mercy` says so.
-fn refused(mercy: Mercy, frequency: u16, kept: u32, segment: &SegmentHeader) -> Option<Cause> {
+/// Why a live item has to go, if `mercy` says so.
+fn refused(mercy: Mercy, entry: &Entry<'_>) -> Option<Cause> {
     match mercy {
         Mercy::All => None,
-        Mercy::Often(cause) => {
-            let stays = frequency > 0 && kept <= segment.used() / 4 * KEEP_QUARTERS;
-            (!stays).then_some(cause)
-        }
+        Mercy::Read(cause) => (!entry.heat.hit).then_some(cause),
+    }
+}
+
+/// The heat of an item in its new place: what eviction keeps has to be read again to be kept again.
+fn kept_heat(mercy: Mercy, entry: &Entry<'_>) -> Heat {
+    match mercy {
+        Mercy::All => entry.heat,
+        Mercy::Read(_) => entry.heat.cooled(),
     }
 }
 
@@ -432,9 +491,4 @@ pub(crate) fn value_shape(item: ItemRef<'_>) -> ValueShape {
     } else {
         ValueShape::Inline(item.value_len())
     }
-}
-
-/// The bucket an item belongs to by its remaining life.
-pub(crate) fn bucket_of(deadline: u32, turn: &Turn<'_>) -> usize {
-    bucket(deadline, turn.tick)
 }

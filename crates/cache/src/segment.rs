@@ -3,7 +3,7 @@
 //! Everything lies in one mapping: segment headers, two index extents, the heap. Items are appended to open segments;
 //! what a segment's life looks like is told in `pool.rs`.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use scrubjay_io::memory::Memory;
 
@@ -63,7 +63,17 @@ pub(crate) struct SegmentHeader {
     pub(crate) sealed_order: AtomicU64,
     /// Epoch that must have passed before a retired segment is free.
     pub(crate) retired_epoch: AtomicU64,
+    /// Which log it belongs to, and when it was opened; both written when it is opened.
+    log: AtomicU32,
+    opened_tick: AtomicU32,
+    /// The inflation when it was opened, the bits of an f64. See `eviction.rs`.
+    inflation: AtomicU64,
+    /// Sum over the bytes put here of their priority above `inflation`, in 1/65,536; raised by appenders.
+    worth: AtomicI64,
 }
+
+/// Parts of one in which worth is kept.
+const WORTH_SCALE: f64 = 65536.0;
 
 const _: () = assert!(size_of::<SegmentHeader>() == 128);
 
@@ -106,8 +116,36 @@ impl SegmentHeader {
         }
     }
 
-    /// Starts a new life.
-    pub(crate) fn open(&self, incarnation: u64) {
+    pub(crate) fn log(&self) -> usize {
+        self.log.load(Ordering::Relaxed) as usize
+    }
+
+    pub(crate) fn opened_tick(&self) -> u32 {
+        self.opened_tick.load(Ordering::Relaxed)
+    }
+
+    /// The inflation when it was opened.
+    pub(crate) fn inflation(&self) -> f64 {
+        f64::from_bits(self.inflation.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn add_worth(&self, worth: f64) {
+        self.worth
+            .fetch_add((worth * WORTH_SCALE) as i64, Ordering::Relaxed);
+    }
+
+    /// Mean priority of its bytes.
+    pub(crate) fn worth_per_byte(&self) -> f64 {
+        let worth = self.worth.load(Ordering::Relaxed) as f64 / WORTH_SCALE;
+        self.inflation() + worth / f64::from(self.used().max(1))
+    }
+
+    /// Starts a new life in `log`.
+    pub(crate) fn open(&self, incarnation: u64, log: usize, tick: u32, inflation: f64) {
+        self.log.store(log as u32, Ordering::Relaxed);
+        self.opened_tick.store(tick, Ordering::Relaxed);
+        self.inflation.store(inflation.to_bits(), Ordering::Relaxed);
+        self.worth.store(0, Ordering::Relaxed);
         self.write_offset.store(SEGMENT_START, Ordering::Relaxed);
         self.end.store(0, Ordering::Relaxed);
         self.dead.store(0, Ordering::Relaxed);

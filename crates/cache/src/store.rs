@@ -8,10 +8,10 @@ use crate::api::{
 };
 use scrubjay_base::number::parse_u64;
 
-use crate::expiry::{bucket, ttl_secs};
+use crate::expiry::ttl_secs;
 use crate::index::{KeyHash, Locked};
 use crate::item::{Header, ItemRef, ValueShape};
-use crate::line::Location;
+use crate::line::{Heat, Location};
 use crate::tally::Cause;
 use crate::upload::{PieceList, Upload};
 use crate::value::Value;
@@ -29,6 +29,8 @@ struct Draft<'a> {
     location: Location,
     /// The pieces of a chained value; giving the list up marks them dead.
     pieces: Option<PieceList>,
+    /// What is known of how often its key is read.
+    heat: Heat,
 }
 
 /// What the old item, if any, means for a store.
@@ -139,12 +141,13 @@ impl Worker {
         }
         let hash = cache.index.hash(key);
         cache.index.prefetch(&cache.heap, hash);
+        let old = self.look(hash, key);
         if conditions.any()
-            && let Decision::Answer(outcome) =
-                decide(&conditions, self.look(hash, key).map(|(_, old)| old).as_ref())
+            && let Decision::Answer(outcome) = decide(&conditions, old.as_ref().map(|(_, old)| old))
         {
             return outcome;
         }
+        let heat = self.heat_of(hash, old.as_ref().map(|(found, _)| found.heat()));
         let deadline = self.deadline(store.exptime);
         let header = Header {
             // It may have to take over the old item's deadline.
@@ -153,7 +156,7 @@ impl Worker {
             win,
             ..self.new_header(deadline, store.flags, store.new_cas)
         };
-        let draft = match self.draft(hash, key, &header, store.value) {
+        let draft = match self.draft(hash, key, &header, store.value, heat) {
             Ok(draft) => draft,
             Err(why) => return StoreOutcome::Refused(why),
         };
@@ -192,14 +195,15 @@ impl Worker {
         key: &[u8],
         header: &Header,
         value: Body<'_>,
+        heat: Heat,
     ) -> Result<Draft<'_>, Refusal> {
         match value {
-            Body::Bytes(bytes) => self.draft_bytes(hash, key, header, &[bytes]),
+            Body::Bytes(bytes) => self.draft_bytes(hash, key, header, &[bytes], heat),
             Body::Upload(upload) => {
                 assert_eq!(upload.missing(), 0, "an upload is stored when it is complete");
                 match upload.finish()? {
-                    Ok(bytes) => self.draft_bytes(hash, key, header, &[&bytes]),
-                    Err(pieces) => self.draft_chained(hash, key, header, pieces),
+                    Ok(bytes) => self.draft_bytes(hash, key, header, &[&bytes], heat),
+                    Err(pieces) => self.draft_chained(hash, key, header, pieces, heat),
                 }
             }
         }
@@ -212,26 +216,26 @@ impl Worker {
         key: &[u8],
         header: &Header,
         parts: &[&[u8]],
+        heat: Heat,
     ) -> Result<Draft<'_>, Refusal> {
         let cache = self.member.cache();
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
         if len > cache.inline_value_max() {
-            let pieces = PieceList::copy_of(&self.member, &self.turn(), parts, header.deadline)?;
-            return self.draft_chained(hash, key, header, pieces);
+            let turn = self.turn();
+            let place = cache.eviction.place(len, heat, header.deadline, turn.tick);
+            let pieces = PieceList::copy_of(&self.member, &turn, parts, &place)?;
+            return self.draft_chained(hash, key, header, pieces, heat);
         }
         let turn = self.turn();
         let item_len = header.item_len(key.len(), ValueShape::Inline(len));
-        let room = cache.reserve(
-            &turn,
-            bucket(header.deadline, turn.tick),
-            item_len,
-            header.deadline,
-        )?;
+        let place = cache.eviction.place(item_len, heat, header.deadline, turn.tick);
+        let room = cache.reserve(&turn, &place, item_len)?;
         let location = room.location();
         Ok(Draft {
             item: room.write(header, key, parts),
             location,
             pieces: None,
+            heat,
         })
     }
 
@@ -241,6 +245,7 @@ impl Worker {
         key: &[u8],
         header: &Header,
         pieces: PieceList,
+        heat: Heat,
     ) -> Result<Draft<'_>, Refusal> {
         let cache = self.member.cache();
         let turn = self.turn();
@@ -249,12 +254,9 @@ impl Worker {
             pieces: pieces.pieces().len(),
         };
         let item_len = header.item_len(key.len(), shape);
-        let room = cache.reserve(
-            &turn,
-            bucket(header.deadline, turn.tick),
-            item_len,
-            header.deadline,
-        )?;
+        let size = item_len + pieces.value_len();
+        let place = cache.eviction.place(size, heat, header.deadline, turn.tick);
+        let room = cache.reserve(&turn, &place, item_len)?;
         let location = room.location();
         pieces.belong_to(hash, header.deadline);
         let item = room.write_chained(header, key, pieces.value_len(), pieces.pieces());
@@ -262,7 +264,14 @@ impl Worker {
             item,
             location,
             pieces: Some(pieces),
+            heat,
         })
+    }
+
+    /// What is known of how often a key is read: by its item, else from before it was evicted.
+    fn heat_of(&self, hash: KeyHash, item: Option<Heat>) -> Heat {
+        let ghost = &self.member.cache().eviction.ghost;
+        item.unwrap_or_else(|| ghost.take(hash).map_or(Heat::default(), Heat::remembered))
     }
 
     /// The draft is not wanted: its bytes are dead.
@@ -296,10 +305,10 @@ impl Worker {
             .and_then(|old| cache.death(old.location, old.item.deadline(), turn.tick));
         let pushed_out = match &old {
             Some(old) => {
-                locked.replace(old, draft.location, old.frequency);
+                locked.replace(old, draft.location, old.heat);
                 None
             }
-            None => locked.insert(draft.location),
+            None => locked.insert(draft.location, draft.heat),
         };
         drop(locked);
         if let Some(pieces) = draft.pieces {
@@ -354,7 +363,8 @@ impl Worker {
                         store.new_cas,
                     )
                 };
-                match self.write_joined(hash, store.key, &header, None, &addition.slices()) {
+                let heat = self.heat_of(hash, None);
+                match self.write_joined(hash, store.key, &header, None, &addition.slices(), heat) {
                     Joined::Done(outcome) => return outcome,
                     Joined::Changed => continue,
                 }
@@ -368,7 +378,7 @@ impl Worker {
                 ..old
             };
             // Pinned, so that the old bytes stay while memory for the new ones is found.
-            let location = found.location;
+            let (location, heat) = (found.location, found.heat());
             let old_value: Vec<PinnedSlice> = Value {
                 item: found.item,
                 location,
@@ -383,7 +393,7 @@ impl Worker {
             } else {
                 parts.splice(0..0, added);
             }
-            match self.write_joined(hash, store.key, &header, Some((location, old)), &parts) {
+            match self.write_joined(hash, store.key, &header, Some((location, old)), &parts, heat) {
                 Joined::Done(outcome) => return outcome,
                 Joined::Changed => {}
             }
@@ -397,13 +407,14 @@ impl Worker {
         header: &Header,
         expected: Option<(Location, Header)>,
         parts: &[&[u8]],
+        heat: Heat,
     ) -> Joined {
         let cache = self.member.cache();
         let value_len = parts.iter().map(|part| part.len()).sum();
         if !cache.fits(key.len(), header.flags, value_len) {
             return Joined::Done(StoreOutcome::Refused(Refusal::TooLarge));
         }
-        let draft = match self.draft_bytes(hash, key, header, parts) {
+        let draft = match self.draft_bytes(hash, key, header, parts, heat) {
             Ok(draft) => draft,
             Err(why) => return Joined::Done(StoreOutcome::Refused(why)),
         };
@@ -455,6 +466,7 @@ impl Worker {
                 }
             };
             let (location, old_len) = (found.location, found.item.value_len());
+            let heat = found.heat();
             // In memcached's order: an empty value is no number, then the CAS number counts, then the digits.
             if old_len == 0 {
                 break ArithOutcome::NonNumeric;
@@ -491,7 +503,7 @@ impl Worker {
                 last_access: self.turn().secs,
                 ..old
             };
-            match self.write_joined(hash, arith.key, &header, Some((location, old)), &[&digits]) {
+            match self.write_joined(hash, arith.key, &header, Some((location, old)), &[&digits], heat) {
                 Joined::Changed => {}
                 Joined::Done(StoreOutcome::Stored { cas, .. }) => {
                     break ArithOutcome::Value {
@@ -550,7 +562,7 @@ impl Worker {
             let Some((found, old)) = self.look(hash, delete.key) else {
                 return DeleteOutcome::NotFound;
             };
-            let location = found.location;
+            let (location, heat) = (found.location, found.heat());
             if delete.compare_cas.is_some_and(|cas| cas != old.cas.unwrap_or(0)) {
                 return DeleteOutcome::Exists;
             }
@@ -569,7 +581,7 @@ impl Worker {
                 win: old.win && !delete.invalidate,
                 ..old
             };
-            match self.write_joined(hash, delete.key, &header, Some((location, old)), &[]) {
+            match self.write_joined(hash, delete.key, &header, Some((location, old)), &[], heat) {
                 Joined::Changed => {}
                 Joined::Done(StoreOutcome::Stored { .. }) => return DeleteOutcome::Deleted,
                 Joined::Done(_) => return DeleteOutcome::NoMemory,

@@ -11,9 +11,10 @@ use scrubjay_base::time::Now;
 
 use crate::api::Refusal;
 use crate::cache::Cache;
-use crate::expiry::bucket;
+use crate::eviction::Place;
 use crate::index::KeyHash;
 use crate::item::{INLINE_VALUE_MAX, PIECE_HEADER, Piece, Room};
+use crate::line::Heat;
 use crate::segment::Append;
 use crate::worker::{Member, Turn, Worker};
 
@@ -105,30 +106,32 @@ impl Cache {
         (self.heap.segment_size() / INLINE_SHARE).min(INLINE_VALUE_MAX)
     }
 
-    /// Room for a piece of up to `len` bytes of value: what is left in the bucket's open segment, or a fresh one's.
+    /// Room for a piece of up to `len` bytes of value: what is left in the log's open segment, or a fresh one's.
     fn reserve_piece(
         &self,
         turn: &Turn<'_>,
         len: usize,
-        deadline: u32,
+        place: &Place,
     ) -> Result<(Room<'_>, usize), Refusal> {
         let longest = self.heap.segment_size() - crate::segment::SEGMENT_START as usize - PIECE_HEADER;
         let len = len.min(longest);
         let least = PIECE_HEADER + len.min(PIECE_MIN);
-        let mut bucket = bucket(deadline, turn.tick);
+        let mut log = place.log;
         loop {
-            let full = match self.pool.open_segment(bucket) {
+            let full = match self.pool.open_segment(log) {
                 None => None,
                 Some(segment) => match self.heap.append_up_to(segment, least, PIECE_HEADER + len) {
                     Append::Room(room) => {
-                        self.heap.header(segment).raise_deadline(deadline);
+                        let header = self.heap.header(segment);
+                        header.raise_deadline(place.deadline);
+                        place.credit(header, room.len());
                         let len = len.min(room.len() - PIECE_HEADER);
                         return Ok((room, len));
                     }
                     Append::Closed | Append::Full => Some(segment),
                 },
             };
-            bucket = self.open_another(turn, bucket, full)?;
+            log = self.open_another(turn, log, full)?;
         }
     }
 }
@@ -158,14 +161,14 @@ impl PieceList {
         member: &Arc<Member>,
         turn: &Turn<'_>,
         parts: &[&[u8]],
-        deadline: u32,
+        place: &Place,
     ) -> Result<PieceList, Refusal> {
         let mut list = PieceList::new(member);
         let mut left = parts.iter().map(|part| part.len()).sum::<usize>();
         let mut parts = parts.iter().copied();
         let mut part: &[u8] = &[];
         while left > 0 {
-            let (mut room, len) = member.cache().reserve_piece(turn, left, deadline)?;
+            let (mut room, len) = member.cache().reserve_piece(turn, left, place)?;
             list.add(&mut room, len);
             let mut filled = 0;
             while filled < len {
@@ -342,7 +345,10 @@ impl Upload {
         let cache = self.member.cache();
         let len = self.missing().min(self.received.max(FIRST_PIECE_MAX));
         cache.uploads.charge(&self.progress, len, cache.memory_max())?;
-        let (mut room, got) = cache.reserve_piece(turn, len, self.deadline)?;
+        let place = cache
+            .eviction
+            .place(self.value_len, Heat::default(), self.deadline, turn.tick);
+        let (mut room, got) = cache.reserve_piece(turn, len, &place)?;
         let mut progress = lock(&self.progress);
         if progress.cut {
             let len = room.len();

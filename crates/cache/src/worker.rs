@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::expiry::{deadline, ttl_secs};
 use crate::index::{Entry, Found, KeyHash, Locked};
 use crate::item::{Header, ItemRef, NEVER};
-use crate::line::Location;
+use crate::line::{Heat, Location};
 use crate::tally::{Cause, Tally};
 use crate::value::Value;
 
@@ -154,13 +154,9 @@ impl Worker {
         match cache.look(hash, get.key, self.tick()) {
             None if get.vivify.is_none() => return None,
             Some((found, seen)) if get.touch.is_none() && !self.wants_win(get, &seen) => {
-                let random = next_random(&self.random);
                 if !get.no_bump {
                     found.item.note_access(found.item.state(), self.secs);
-                    // The more often it was read, the less often another read is noted.
-                    if random & ((1 << found.frequency()) - 1) == 0 {
-                        found.raise_frequency();
-                    }
+                    found.note_read(next_random(&self.random));
                 }
                 return Some(self.hit(found.item, found.location, &seen));
             }
@@ -352,8 +348,12 @@ impl Worker {
         };
         let new_header = changed(item.header());
         let len = new_header.item_len(key.len(), crate::reclaim::value_shape(item));
-        let bucket = crate::reclaim::bucket_of(new_header.deadline, &turn);
-        let Ok(room) = cache.reserve(&turn, bucket, len, new_header.deadline) else {
+        let heat = cache
+            .index
+            .find(&cache.heap, hash, key)
+            .map_or(Heat::default(), |found| found.heat());
+        let place = cache.eviction.place(len, heat, new_header.deadline, turn.tick);
+        let Ok(room) = cache.reserve(&turn, &place, len) else {
             return Rewrite::NoMemory;
         };
         let new = room.location();
@@ -379,7 +379,7 @@ impl Worker {
         };
         copy.take_over_pieces(entry.item);
         cache.raise_deadlines(new, copy, new_header.deadline);
-        locked.replace(&entry, new, entry.frequency);
+        locked.replace(&entry, new, entry.heat);
         drop(locked);
         // The pieces live on under the new head.
         cache.count_dead(location, entry.item.len());

@@ -1,0 +1,173 @@
+//! What an item is worth, which log it goes to for that, and which log gives up a segment when room is needed.
+//!
+//! GreedyDual-Size-Frequency (Cherkasova, 1998) on a log: an item's priority is the inflation at the time it was put
+//! where it lies plus its density, (reads + 1) / bytes. Nothing moves on a hit. Each class of density has a log of
+//! segments of its own, so that a segment holds items of like worth. The log whose oldest segment has the least
+//! priority per byte gives that segment up: what was read there since is appended anew, the rest is evicted and
+//! remembered. How the parts were chosen is told in docs/internals/eviction.md.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::expiry::{BUCKETS, bucket};
+use crate::ghost::Ghost;
+use crate::item::NEVER;
+use crate::line::Heat;
+use crate::segment::SegmentHeader;
+
+/// Classes of density, an octave each but the outer ones.
+const CLASSES: usize = 8;
+
+/// The class of an item of mean size that was not read yet.
+const CLASS_OF_MEAN: f32 = 3.0;
+
+/// The log of what compaction moved.
+pub(crate) const LOG_SURVIVORS: usize = BUCKETS + CLASSES;
+
+/// All logs: one a TTL bucket, one a class, one of survivors.
+pub(crate) const LOGS: usize = LOG_SURVIVORS + 1;
+
+/// The inflation follows the priority of what is evicted by 1 - exp(-evicted bytes / (this share of the cache)).
+const TAU: f64 = 0.05;
+
+/// Size taken for the mean before anything is known.
+const MEAN_SIZE_AT_START: u32 = 256;
+
+/// Where an item is to be put, and what it counts for there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) log: usize,
+    pub(crate) deadline: u32,
+    /// Inflation that its priority starts from.
+    base: f64,
+    /// Reads + 1 per byte.
+    density: f32,
+}
+
+impl Place {
+    /// Adds `len` bytes put here to what the segment is worth.
+    #[inline]
+    pub(crate) fn credit(&self, segment: &SegmentHeader, len: usize) {
+        let per_byte = self.base - segment.inflation() + f64::from(self.density);
+        segment.add_worth(per_byte * len as f64);
+    }
+}
+
+/// The state of eviction.
+#[derive(Debug)]
+pub(crate) struct Eviction {
+    /// Written by the reclaimer; the bits of an f64.
+    inflation: AtomicU64,
+    /// Mean bytes of an item, written by the reclaimer.
+    mean_size: AtomicU32,
+    /// Ticks that items of each class stay before they are evicted: those that expire before belong to a TTL bucket.
+    stay: [AtomicU32; CLASSES],
+    pub(crate) ghost: Ghost,
+}
+
+impl Eviction {
+    pub(crate) fn new(memory_max: usize) -> Eviction {
+        Eviction {
+            inflation: AtomicU64::new(0f64.to_bits()),
+            mean_size: AtomicU32::new(MEAN_SIZE_AT_START),
+            stay: std::array::from_fn(|_| AtomicU32::new(NEVER)),
+            ghost: Ghost::new(memory_max),
+        }
+    }
+
+    pub(crate) fn inflation(&self) -> f64 {
+        f64::from_bits(self.inflation.load(Ordering::Relaxed))
+    }
+
+    /// Where an item of `size` bytes in all goes.
+    #[inline]
+    pub(crate) fn place(&self, size: usize, heat: Heat, deadline: u32, tick: u32) -> Place {
+        let density = f32::from(heat.reads() + 1) / size.max(1) as f32;
+        let class = self.class(density);
+        let expires_here =
+            deadline != NEVER && deadline.saturating_sub(tick) < self.stay[class].load(Ordering::Relaxed);
+        Place {
+            log: if expires_here {
+                bucket(deadline, tick)
+            } else {
+                BUCKETS + class
+            },
+            deadline,
+            base: self.inflation(),
+            density,
+        }
+    }
+
+    fn class(&self, density: f32) -> usize {
+        let mean = self.mean_size.load(Ordering::Relaxed) as f32;
+        ((density * mean).log2() + CLASS_OF_MEAN)
+            .floor()
+            .clamp(0.0, (CLASSES - 1) as f32) as usize
+    }
+
+    /// Where what was read in an evicted segment of this worth goes.
+    pub(crate) fn place_again(&self, size: usize, heat: Heat, deadline: u32, tick: u32, worth: f64) -> Place {
+        let place = self.place(size, heat, deadline, tick);
+        Place {
+            base: place.base.max(worth),
+            ..place
+        }
+    }
+
+    /// Where compaction puts an item: its priority stays.
+    pub(crate) fn place_survivor(
+        &self,
+        size: usize,
+        heat: Heat,
+        deadline: u32,
+        from: &SegmentHeader,
+    ) -> Place {
+        Place {
+            log: LOG_SURVIVORS,
+            deadline,
+            base: from.inflation(),
+            density: f32::from(heat.reads() + 1) / size.max(1) as f32,
+        }
+    }
+
+    /// A segment of priority `worth` per byte was evicted, `evicted` of its bytes had not been read; the cache holds
+    /// `capacity` bytes.
+    pub(crate) fn note_evicted(
+        &self,
+        segment: &SegmentHeader,
+        worth: f64,
+        evicted: u64,
+        capacity: u64,
+        tick: u32,
+    ) {
+        let inflation = self.inflation();
+        if worth > inflation {
+            let step = 1.0 - (-(evicted as f64) / (TAU * capacity as f64)).exp();
+            self.inflation.store(
+                (inflation + step * (worth - inflation)).to_bits(),
+                Ordering::Relaxed,
+            );
+        }
+        if let Some(class) = segment
+            .log()
+            .checked_sub(BUCKETS)
+            .filter(|class| *class < CLASSES)
+        {
+            let stayed = tick.saturating_sub(segment.opened_tick());
+            let before = self.stay[class].load(Ordering::Relaxed);
+            let now = if before == NEVER {
+                stayed
+            } else {
+                before - before / 4 + stayed / 4
+            };
+            self.stay[class].store(now.max(1), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn note_mean_size(&self, bytes: u64, items: u64) {
+        if items > 0 {
+            self.ghost.fit(items);
+            self.mean_size
+                .store((bytes / items).clamp(1, 1 << 30) as u32, Ordering::Relaxed);
+        }
+    }
+}

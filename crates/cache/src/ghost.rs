@@ -1,0 +1,100 @@
+//! A memory of keys that were evicted, so that one that comes back is not taken for a stranger.
+//!
+//! Four bytes a key: 28 bits of its hash and how often it had been read. Sixteen words make a cache line, one of them a
+//! cursor: a line forgets what it learned first. Races lose an entry or keep one twice; nothing but the guess at an
+//! item's worth depends on it.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::index::KeyHash;
+
+/// Entries in a line; the word before them is the cursor.
+const ENTRIES: usize = 15;
+
+/// Bytes of the cache for each byte of this memory.
+const SHARE: usize = 64;
+
+const LEVEL_BITS: u32 = 4;
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line([AtomicU32; ENTRIES + 1]);
+
+/// What was evicted lately.
+#[derive(Debug)]
+pub(crate) struct Ghost {
+    lines: Box<[Line]>,
+    /// Lines in use, a power of two: two to four keys are remembered for each item. Who was evicted longer ago is a
+    /// stranger.
+    used: AtomicUsize,
+}
+
+impl Ghost {
+    /// Remembers evictions of a cache of `memory_max` bytes.
+    pub(crate) fn new(memory_max: usize) -> Ghost {
+        let lines = (memory_max / SHARE / size_of::<Line>()).max(1);
+        Ghost {
+            lines: (0..lines).map(|_| Line::default()).collect(),
+            used: AtomicUsize::new(1),
+        }
+    }
+
+    /// Bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lines.len() * size_of::<Line>()
+    }
+
+    fn line(&self, hash: KeyHash) -> &[AtomicU32; ENTRIES + 1] {
+        let line = (u128::from(hash.0) * self.used.load(Ordering::Relaxed) as u128) >> 64;
+        &self.lines[line as usize].0
+    }
+
+    /// Fits the number of keys remembered to the number of items.
+    pub(crate) fn fit(&self, items: u64) {
+        let wanted = 2 * (items as usize / ENTRIES + 1).next_power_of_two();
+        let used = wanted.clamp(1, self.lines.len());
+        if self.used.load(Ordering::Relaxed) != used {
+            self.used.store(used, Ordering::Relaxed);
+        }
+    }
+
+    /// Never 0: that is an empty entry.
+    fn fingerprint(hash: KeyHash) -> u32 {
+        (hash.0 as u32) << LEVEL_BITS | 1 << LEVEL_BITS
+    }
+
+    /// Remembers a key and its heat's level, 0 to 15.
+    pub(crate) fn put(&self, hash: KeyHash, level: u8) {
+        let line = self.line(hash);
+        let cursor = line[0].load(Ordering::Relaxed) as usize % ENTRIES;
+        line[0].store(cursor as u32 + 1, Ordering::Relaxed);
+        let entry = Ghost::fingerprint(hash) | u32::from(level.min(15));
+        line[cursor + 1].store(entry, Ordering::Relaxed);
+    }
+
+    /// Forgets a key; its level if it was remembered.
+    pub(crate) fn take(&self, hash: KeyHash) -> Option<u8> {
+        let fingerprint = Ghost::fingerprint(hash);
+        let entry = self.line(hash)[1..]
+            .iter()
+            .find(|entry| entry.load(Ordering::Relaxed) & !0xf == fingerprint)?;
+        Some((entry.swap(0, Ordering::Relaxed) & 0xf) as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ghost;
+    use crate::index::KeyHash;
+
+    #[test]
+    fn a_line_remembers_the_latest_and_forgets_what_is_taken() {
+        let ghost = Ghost::new(0);
+        let hash = |key: u64| KeyHash(key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        (0..20).for_each(|key| ghost.put(hash(key), key as u8 % 16));
+        assert_eq!(ghost.take(hash(4)), None, "pushed out");
+        assert_eq!(ghost.take(hash(19)), Some(3));
+        assert_eq!(ghost.take(hash(19)), None, "taken already");
+        assert_eq!(ghost.take(hash(5)), Some(5));
+    }
+}
