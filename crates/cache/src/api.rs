@@ -322,6 +322,8 @@ pub enum ArithOutcome {
 /// What the engine counted since start, summed over workers. Exact when nothing is in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Look-ups.
+    pub reads: u64,
     /// Items created: every publish of a new item, also by incr, append and vivify (`total_items`).
     pub created: u64,
     /// Removals by cause.
@@ -382,6 +384,8 @@ pub struct Usage {
     pub item_bytes: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
+    /// Bytes of what eviction remembers and learns from: evicted keys, shadow caches.
+    pub eviction_bytes: u64,
     /// Bytes held by segments that are not free.
     pub segment_bytes: u64,
     /// The limit (`-m`), in bytes.
@@ -394,6 +398,21 @@ pub struct Usage {
     pub segment_size: u64,
     /// Bytes in unfinished uploads.
     pub upload_bytes: u64,
+}
+
+/// What another memory limit would miss, by a shadow cache of that size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurvePoint {
+    /// Multiple of the present limit.
+    pub factor: f64,
+    /// The limit it stands for, in bytes.
+    pub memory_max: u64,
+    /// Share of look-ups since start that a cache of that size would have missed; `None` before the first.
+    pub miss_ratio: Option<f64>,
+    /// Keys that the shadow cache holds now.
+    pub keys: u64,
+    /// One key in this many is sampled.
+    pub sample: u64,
 }
 
 /// A piece of a value that stays readable, wherever it goes, until dropped; its memory is not recycled meanwhile.

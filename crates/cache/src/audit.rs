@@ -83,6 +83,11 @@ impl Cache {
             count + counters.removed.total(),
             "items created and what became of them"
         );
+        assert_eq!(
+            live.values().sum::<u64>(),
+            self.items_bytes(),
+            "bytes of items in the index and the balance of counts"
+        );
         self.audit_segments(&live);
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use scrubjay_base::sync::OwnLine;
 use scrubjay_base::time::Now;
 
-use crate::api::{Config, Counters, Refusal, Usage, item_size};
+use crate::api::{Config, Counters, CurvePoint, Refusal, Usage, item_size};
 use crate::epoch::Epochs;
 use crate::eviction::{Eviction, Place};
 use crate::expiry::{is_expired, tick};
@@ -189,6 +189,7 @@ impl Cache {
             items: self.items(),
             item_bytes: item_bytes.sum(),
             index_bytes: self.index.bytes() as u64,
+            eviction_bytes: self.eviction.bytes() as u64,
             segment_bytes: u64::from(used) * segment_size,
             memory_max: self.memory_max.load(Ordering::Relaxed),
             segments_used: u64::from(used),
@@ -207,6 +208,26 @@ impl Cache {
             .max(0) as u64
     }
 
+    /// Bytes of those items, with all their pieces.
+    pub(crate) fn items_bytes(&self) -> u64 {
+        self.tallies
+            .iter()
+            .map(|tally| tally.0.balance_bytes())
+            .sum::<i64>()
+            .max(0) as u64
+    }
+
+    /// Bytes that an item takes with all its pieces.
+    pub(crate) fn whole_len(&self, item: ItemRef<'_>) -> usize {
+        let pieces = |piece: crate::item::Piece| self.heap.aligned(crate::item::PIECE_HEADER + piece.len);
+        let own = self.heap.aligned(item.len());
+        own + if item.is_chained() {
+            item.pieces().map(pieces).sum()
+        } else {
+            0
+        }
+    }
+
     pub(crate) fn tally(&self, member: usize) -> &Tally {
         &self.tallies[member].0
     }
@@ -223,17 +244,25 @@ impl Cache {
 
     /// Fits the number of segments to what the limit leaves beside the index.
     pub(crate) fn balance_budget(&self) {
-        let beside = (self.index.bytes() + self.eviction.ghost.bytes()) as u64;
+        let beside = (self.index.bytes() + self.eviction.bytes()) as u64;
         let left = self.memory_max.load(Ordering::Relaxed).saturating_sub(beside);
         // A segment's header comes out of the same budget.
         let segments = left / (self.heap.segment_size() + size_of::<crate::segment::SegmentHeader>()) as u64;
         self.pool.lock().allow(&self.heap, segments as u32);
+        self.eviction.sampler.set_capacity(self.capacity());
     }
 
     /// Bytes of all segments that may be used.
     pub(crate) fn capacity(&self) -> u64 {
         let (allowed, _) = self.pool.lock().allowed_and_used();
         u64::from(allowed) * self.heap.segment_size() as u64
+    }
+
+    /// What the cache would have missed since start with other memory limits, smallest first; empty for a cache that is
+    /// too small to learn from a sample (below 8 MiB).
+    pub fn miss_ratio_curve(&self) -> Vec<CurvePoint> {
+        let reads = self.tallies.iter().map(|tally| tally.0.reads.get()).sum();
+        self.eviction.sampler.curve(self.memory_max(), reads)
     }
 
     pub(crate) fn memory_max(&self) -> u64 {
@@ -382,11 +411,6 @@ impl Cache {
                 }
                 let opened = self.pool.open(&mut state, &self.heap, log, self.born(), false);
                 if opened.is_some() {
-                    let (_, used) = state.allowed_and_used();
-                    self.eviction.note_mean_size(
-                        u64::from(used - 1) * self.heap.segment_size() as u64,
-                        self.items(),
-                    );
                     let is_short = state.is_short();
                     drop(state);
                     if is_short {
@@ -430,6 +454,7 @@ impl Cache {
     /// Counts an item that no slot points at any more, and its bytes as dead.
     pub(crate) fn bury(&self, tally: &Tally, location: Location, item: ItemRef<'_>, cause: Cause) {
         tally.removed(cause).add(1);
+        tally.removed_bytes.add(self.whole_len(item) as u64);
         if !item.state().fetched() {
             match cause {
                 Cause::Evicted => tally.evicted_unfetched.add(1),
@@ -500,6 +525,7 @@ impl Cache {
     /// Moves some pages of the index if a resize is due; returns whether more is to do.
     pub(crate) fn step_index(&self, turn: &Turn<'_>, pages: usize) -> bool {
         let items = self.items();
+        self.eviction.note_mean_size(self.items_bytes(), items);
         if !self.index.wants_step(items) && !self.index.has_leftovers() {
             return false;
         }

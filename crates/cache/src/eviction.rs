@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::expiry::{BUCKETS, bucket};
 use crate::ghost::Ghost;
+use crate::index::KeyHash;
 use crate::item::NEVER;
 use crate::line::Heat;
+use crate::sampler::{AGEINGS, Event, Sampler};
 use crate::segment::SegmentHeader;
 
 /// Classes of density, an octave each but the outer ones.
@@ -25,9 +27,6 @@ pub(crate) const LOG_SURVIVORS: usize = BUCKETS + CLASSES;
 
 /// All logs: one a TTL bucket, one a class, one of survivors.
 pub(crate) const LOGS: usize = LOG_SURVIVORS + 1;
-
-/// The inflation follows the priority of what is evicted by 1 - exp(-evicted bytes / (this share of the cache)).
-const TAU: f64 = 0.05;
 
 /// Size taken for the mean before anything is known.
 const MEAN_SIZE_AT_START: u32 = 256;
@@ -61,7 +60,11 @@ pub(crate) struct Eviction {
     mean_size: AtomicU32,
     /// Ticks that items of each class stay before they are evicted: those that expire before belong to a TTL bucket.
     stay: [AtomicU32; CLASSES],
+    /// How the inflation follows what is evicted; the bits of two f64. Written when the sampler has found a better way.
+    tau: AtomicU64,
+    age_max: AtomicU64,
     pub(crate) ghost: Ghost,
+    pub(crate) sampler: Sampler,
 }
 
 impl Eviction {
@@ -70,12 +73,36 @@ impl Eviction {
             inflation: AtomicU64::new(0f64.to_bits()),
             mean_size: AtomicU32::new(MEAN_SIZE_AT_START),
             stay: std::array::from_fn(|_| AtomicU32::new(NEVER)),
+            tau: AtomicU64::new(AGEINGS[0].tau.to_bits()),
+            age_max: AtomicU64::new(AGEINGS[0].age_max.to_bits()),
             ghost: Ghost::new(memory_max),
+            sampler: Sampler::new(memory_max),
         }
     }
 
     pub(crate) fn inflation(&self) -> f64 {
         f64::from_bits(self.inflation.load(Ordering::Relaxed))
+    }
+
+    /// Tells the shadow caches what happened to a key, if it is one that they play. Cost: a mask for most keys.
+    #[inline]
+    pub(crate) fn note(&self, hash: KeyHash, tick: u32, event: impl FnOnce() -> Event) {
+        if self.sampler.takes(hash)
+            && let Some(ageing) = self.sampler.play(hash, event(), tick)
+        {
+            self.tau.store(ageing.tau.to_bits(), Ordering::Relaxed);
+            self.age_max.store(ageing.age_max.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// Segments sealed after one before that one is too old to stay, when `allowed` segments make the cache.
+    pub(crate) fn segments_behind_max(&self, allowed: u32) -> f64 {
+        f64::from_bits(self.age_max.load(Ordering::Relaxed)) * f64::from(allowed)
+    }
+
+    /// Bytes of memory beside the heap.
+    pub(crate) fn bytes(&self) -> usize {
+        self.ghost.bytes() + self.sampler.bytes()
     }
 
     /// Where an item of `size` bytes in all goes.
@@ -141,7 +168,8 @@ impl Eviction {
     ) {
         let inflation = self.inflation();
         if worth > inflation {
-            let step = 1.0 - (-(evicted as f64) / (TAU * capacity as f64)).exp();
+            let tau = f64::from_bits(self.tau.load(Ordering::Relaxed));
+            let step = 1.0 - (-(evicted as f64) / (tau * capacity as f64)).exp();
             self.inflation.store(
                 (inflation + step * (worth - inflation)).to_bits(),
                 Ordering::Relaxed,

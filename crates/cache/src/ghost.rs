@@ -24,15 +24,19 @@ struct Line([AtomicU32; ENTRIES + 1]);
 #[derive(Debug)]
 pub(crate) struct Ghost {
     lines: Box<[Line]>,
-    /// Lines in use, a power of two: two to four keys are remembered for each item. Who was evicted longer ago is a
-    /// stranger.
+    /// Lines in use, a power of two: one and a half to six keys are remembered for each item. Who was evicted longer ago
+    /// is a stranger.
     used: AtomicUsize,
 }
 
 impl Ghost {
     /// Remembers evictions of a cache of `memory_max` bytes.
     pub(crate) fn new(memory_max: usize) -> Ghost {
-        let lines = (memory_max / SHARE / size_of::<Line>()).max(1);
+        Ghost::with_lines((memory_max / SHARE / size_of::<Line>()).max(1))
+    }
+
+    /// Of this many lines, 15 keys each.
+    pub(crate) fn with_lines(lines: usize) -> Ghost {
         Ghost {
             lines: (0..lines).map(|_| Line::default()).collect(),
             used: AtomicUsize::new(1),
@@ -44,17 +48,20 @@ impl Ghost {
         self.lines.len() * size_of::<Line>()
     }
 
+    /// A line keeps half of its keys when the number of lines doubles.
     fn line(&self, hash: KeyHash) -> &[AtomicU32; ENTRIES + 1] {
-        let line = (u128::from(hash.0) * self.used.load(Ordering::Relaxed) as u128) >> 64;
-        &self.lines[line as usize].0
+        let line = (hash.0 >> u32::BITS) as usize & (self.used.load(Ordering::Relaxed) - 1);
+        &self.lines[line].0
     }
 
-    /// Fits the number of keys remembered to the number of items.
+    /// Fits the number of keys remembered to the number of items; not at every change, for keys are forgotten by it.
     pub(crate) fn fit(&self, items: u64) {
-        let wanted = 2 * (items as usize / ENTRIES + 1).next_power_of_two();
-        let used = wanted.clamp(1, self.lines.len());
-        if self.used.load(Ordering::Relaxed) != used {
-            self.used.store(used, Ordering::Relaxed);
+        let used = self.used.load(Ordering::Relaxed);
+        let keys = (used * ENTRIES) as u64;
+        if keys < items + items / 2 && 2 * used <= self.lines.len() {
+            self.used.store(2 * used, Ordering::Relaxed);
+        } else if keys > 6 * items && used > 1 {
+            self.used.store(used / 2, Ordering::Relaxed);
         }
     }
 

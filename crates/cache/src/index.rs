@@ -589,6 +589,11 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
 }
 
 impl<'a> Locked<'a> {
+    /// Whose home it is.
+    pub(crate) fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
     /// The key's slot.
     pub(crate) fn find(&self, key: &[u8]) -> Option<Entry<'a>> {
         self.find_by(|item| item.key() == key)

@@ -352,9 +352,14 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// Bytes that the item takes with all its pieces.
-    pub(crate) fn whole_len(&self) -> usize {
-        self.len() + if self.is_chained() { self.value_len() } else { 0 }
+    /// The size by which its worth is judged: for a chained item the value's, which is all that is known of it when its
+    /// pieces are placed.
+    pub(crate) fn judged_len(&self) -> usize {
+        if self.is_chained() {
+            self.value_len()
+        } else {
+            self.len()
+        }
     }
 
     pub(crate) fn flags(&self) -> u32 {

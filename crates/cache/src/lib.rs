@@ -18,7 +18,9 @@ mod line;
 mod models;
 mod pool;
 mod reclaim;
+mod sampler;
 mod segment;
+mod shadow;
 mod store;
 mod tally;
 mod upload;
@@ -26,9 +28,10 @@ mod value;
 mod worker;
 
 pub use api::{
-    Arith, ArithOutcome, Body, Config, Counters, Delete, DeleteOutcome, FLAGS_ITEM_OVERHEAD, Get, Hit,
-    PinnedSlice, Refusal, Removals, Store, StoreMode, StoreOutcome, Usage, Win, admits, item_size,
+    Arith, ArithOutcome, Body, Config, Counters, CurvePoint, Delete, DeleteOutcome, FLAGS_ITEM_OVERHEAD, Get,
+    Hit, PinnedSlice, Refusal, Removals, Store, StoreMode, StoreOutcome, Usage, Win, admits, item_size,
 };
 pub use cache::{Cache, CacheError};
+pub use shadow::{Ageing, Shadow};
 pub use upload::Upload;
 pub use worker::Worker;

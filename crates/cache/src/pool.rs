@@ -210,6 +210,11 @@ impl State {
         self.open < (self.allowed / OPEN_SHARE).max(OPEN_MIN)
     }
 
+    /// How many segments were ever sealed.
+    pub(crate) fn sealed_order(&self) -> u64 {
+        self.sealed_order
+    }
+
     /// Highest segment number ever used, plus one.
     pub(crate) fn touched(&self) -> u32 {
         self.untouched

@@ -43,6 +43,25 @@ enum Mercy {
     Read(Cause),
 }
 
+/// How an attempt to empty a victim went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A segment was emptied.
+    Emptied,
+    /// One can be emptied when workers have passed a quiet moment.
+    Wait,
+    /// There is none.
+    Nothing,
+}
+
+/// The segment whose bytes are worth least.
+enum Least {
+    /// It can be emptied.
+    Sealed(SegmentId),
+    /// It was open and is closed now.
+    Closed,
+}
+
 /// The state of sealed segments that a choice of a victim needs.
 #[derive(Debug)]
 struct Survey {
@@ -103,15 +122,17 @@ impl Cache {
             return Ok(());
         };
         let survey = self.survey(turn);
-        if self.reclaim_one(turn, &mut reclaimer, &survey) {
-            self.epochs.announce(turn.member);
-            self.pool.lock().free_retired(&self.heap, &self.epochs);
-            Ok(())
-        } else if survey.waiting {
-            std::thread::yield_now();
-            Ok(())
-        } else {
-            Err(Refusal::NoMemory)
+        match self.reclaim_one(turn, &mut reclaimer, &survey) {
+            Step::Emptied => {
+                self.epochs.announce(turn.member);
+                self.pool.lock().free_retired(&self.heap, &self.epochs);
+                Ok(())
+            }
+            Step::Wait => {
+                std::thread::yield_now();
+                Ok(())
+            }
+            Step::Nothing => Err(Refusal::NoMemory),
         }
     }
 
@@ -123,7 +144,7 @@ impl Cache {
         };
         for _ in 0..AHEAD_PER_OPEN {
             let survey = self.survey(turn);
-            if !self.reclaim_one(turn, &mut reclaimer, &survey) {
+            if self.reclaim_one(turn, &mut reclaimer, &survey) != Step::Emptied {
                 return;
             }
             let mut state = self.pool.lock();
@@ -134,11 +155,11 @@ impl Cache {
         }
     }
 
-    /// Empties one victim by the rule: dead, then compaction, then eviction. `false` if there is none.
-    fn reclaim_one(&self, turn: &Turn<'_>, reclaimer: &mut Reclaimer, survey: &Survey) -> bool {
+    /// Empties one victim by the rule: dead, then compaction, then eviction.
+    fn reclaim_one(&self, turn: &Turn<'_>, reclaimer: &mut Reclaimer, survey: &Survey) -> Step {
         if let Some(segment) = survey.wholly_dead {
             self.drain(turn, reclaimer, segment, Mercy::All);
-            return true;
+            return Step::Emptied;
         }
         let over_bound = survey.dead * DEAD_SHARE > survey.used;
         if let Some((segment, dead)) = survey.most_dead {
@@ -146,18 +167,24 @@ impl Cache {
             let enough = dead as usize * DEAD_SHARE as usize >= self.heap.segment_size();
             if enough && (over_bound || !self.config().evict) {
                 self.drain(turn, reclaimer, segment, Mercy::All);
-                return true;
+                return Step::Emptied;
             }
         }
-        let Some(least) = self.least_worth(survey).filter(|_| self.config().evict) else {
-            return false;
+        let waits = if survey.waiting { Step::Wait } else { Step::Nothing };
+        if !self.config().evict {
+            return waits;
+        }
+        let least = match self.least_worth(survey) {
+            Some(Least::Sealed(segment)) => segment,
+            Some(Least::Closed) => return Step::Wait,
+            None => return waits,
         };
         let one_segment = self.heap.segment_size() as u64;
         if over_bound && survey.dead > one_segment {
             turn.tally.evictions_beyond_bound.add(1);
         }
         self.drain(turn, reclaimer, least, Mercy::Read(Cause::Evicted));
-        true
+        Step::Emptied
     }
 
     /// Looks at all sealed segments that may be emptied.
@@ -192,11 +219,37 @@ impl Cache {
         survey
     }
 
-    /// The segment that is evicted next: of the oldest of each log, the one whose bytes are worth least.
-    fn least_worth(&self, survey: &Survey) -> Option<SegmentId> {
-        let worth = |segment: &SegmentId| self.heap.header(*segment).worth_per_byte();
-        let oldest = survey.oldest.iter().flatten().map(|(segment, _)| *segment);
-        oldest.min_by(|one, other| worth(one).total_cmp(&worth(other)))
+    /// The segment that is evicted next: of the oldest of each log, the one whose bytes are worth least. A log that has
+    /// only its open segment gives that one; it is sealed here, and can be emptied when its appenders have finished.
+    fn least_worth(&self, survey: &Survey) -> Option<Least> {
+        let mut state = self.pool.lock();
+        let (allowed, _) = state.allowed_and_used();
+        let newest = state.sealed_order();
+        let behind_max = self.eviction.segments_behind_max(allowed);
+        let worth = |segment: SegmentId, order: u64| {
+            let too_old = (newest - order) as f64 > behind_max;
+            if too_old {
+                f64::NEG_INFINITY
+            } else {
+                self.heap.header(segment).worth_per_byte()
+            }
+        };
+        let heads = survey.oldest.iter().enumerate().filter_map(|(log, oldest)| {
+            let sealed = oldest.map(|(segment, order)| (segment, worth(segment, order), None));
+            sealed.or_else(|| {
+                let open = self.pool.open_segment(log)?;
+                let is_used = self.heap.header(open).used() > 0;
+                is_used.then(|| (open, worth(open, newest), Some(log)))
+            })
+        });
+        let (segment, _, open_in) = heads.min_by(|one, other| one.1.total_cmp(&other.1))?;
+        if let Some(log) = open_in {
+            if self.heap.close(segment) {
+                self.pool.seal(&mut state, &self.heap, &self.epochs, log, segment);
+            }
+            return Some(Least::Closed);
+        }
+        Some(Least::Sealed(segment))
     }
 
     fn is_wholly_dead(&self, segment: SegmentId, header: &SegmentHeader, tick: u32) -> bool {
@@ -234,13 +287,15 @@ impl Cache {
                 return;
             }
             let survey = self.survey(turn);
-            let least = self
-                .least_worth(&survey)
-                .filter(|_| survey.wholly_dead.is_none() && self.config().evict);
-            if let Some(least) = least {
-                self.drain(turn, reclaimer, least, Mercy::Read(Cause::LimitLowered));
-            } else if !self.reclaim_one(turn, reclaimer, &survey) {
-                return;
+            let evicts = survey.wholly_dead.is_none() && self.config().evict;
+            match evicts.then(|| self.least_worth(&survey)).flatten() {
+                Some(Least::Sealed(least)) => {
+                    self.drain(turn, reclaimer, least, Mercy::Read(Cause::LimitLowered));
+                }
+                // Its appenders finish within their turn; the next look finds it sealed.
+                Some(Least::Closed) => return,
+                None if self.reclaim_one(turn, reclaimer, &survey) == Step::Emptied => {}
+                None => return,
             }
         }
     }
@@ -317,7 +372,9 @@ impl Cache {
             return;
         }
         let len = self.heap.aligned(item.len()) as u32;
-        if let Some(cause) = refused(mercy, &entry) {
+        // A chained item is judged by its first piece, and its head goes along.
+        let judged = !item.is_chained();
+        if let Some(cause) = refused(mercy, &entry).filter(|_| judged) {
             locked.remove(&entry);
             drop(locked);
             self.bury_evicted(turn, &entry, hash, cause);
@@ -345,7 +402,12 @@ impl Cache {
         self.heap
             .header(self.heap.segment_of(new))
             .raise_deadline(item.deadline());
-        locked.replace(&entry, new, kept_heat(mercy, &entry));
+        let heat = if judged {
+            kept_heat(mercy, &entry)
+        } else {
+            entry.heat
+        };
+        locked.replace(&entry, new, heat);
         drop(locked);
         *kept += len;
         segment.dead.fetch_add(len, Ordering::Relaxed);
@@ -360,7 +422,7 @@ impl Cache {
 
     /// Where an item of a victim goes.
     fn place_kept(&self, turn: &Turn<'_>, mercy: Mercy, entry: &Entry<'_>, segment: &SegmentHeader) -> Place {
-        let (size, deadline) = (entry.item.whole_len(), entry.item.deadline());
+        let (size, deadline) = (entry.item.judged_len(), entry.item.deadline());
         match mercy {
             Mercy::All => self.eviction.place_survivor(size, entry.heat, deadline, segment),
             Mercy::Read(_) => {
@@ -421,7 +483,8 @@ impl Cache {
             self.bury(turn.tally, entry.location, entry.item, cause);
             return;
         }
-        if let Some(cause) = refused(mercy, &entry) {
+        let judged = entry.item.pieces().next() == Some(old);
+        if let Some(cause) = refused(mercy, &entry).filter(|_| judged) {
             locked.remove(&entry);
             drop(locked);
             return self.bury_evicted(turn, &entry, hash, cause);
@@ -443,6 +506,9 @@ impl Cache {
             self.heap
                 .header(self.heap.segment_of(new.location))
                 .raise_deadline(entry.item.deadline());
+            if judged {
+                locked.replace(&entry, entry.location, kept_heat(mercy, &entry));
+            }
             locked.change_in_place(|| entry.item.replace_piece(old, new))
         });
         drop(locked);

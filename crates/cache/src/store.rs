@@ -12,6 +12,7 @@ use crate::expiry::ttl_secs;
 use crate::index::{KeyHash, Locked};
 use crate::item::{Header, ItemRef, ValueShape};
 use crate::line::{Heat, Location};
+use crate::sampler::Event;
 use crate::tally::Cause;
 use crate::upload::{PieceList, Upload};
 use crate::value::Value;
@@ -254,7 +255,8 @@ impl Worker {
             pieces: pieces.pieces().len(),
         };
         let item_len = header.item_len(key.len(), shape);
-        let size = item_len + pieces.value_len();
+        // By the same size as its pieces, so that they go to the same log.
+        let size = pieces.value_len();
         let place = cache.eviction.place(size, heat, header.deadline, turn.tick);
         let room = cache.reserve(&turn, &place, item_len)?;
         let location = room.location();
@@ -310,11 +312,17 @@ impl Worker {
             }
             None => locked.insert(draft.location, draft.heat),
         };
+        let hash = locked.hash();
         drop(locked);
+        cache.eviction.note(hash, turn.tick, || {
+            let size = cache.whole_len(draft.item);
+            Event::Stored(size as u32, draft.item.deadline())
+        });
         if let Some(pieces) = draft.pieces {
             pieces.keep();
         }
         turn.tally.created.add(1);
+        turn.tally.created_bytes.add(cache.whole_len(draft.item) as u64);
         if let Some(old) = old {
             cache.bury(
                 turn.tally,

@@ -20,7 +20,12 @@ pub(crate) enum Cause {
 /// One worker's counts.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
+    /// Look-ups.
+    pub(crate) reads: Count,
     pub(crate) created: Count,
+    /// Bytes of the items created, with all their pieces, and of those removed.
+    pub(crate) created_bytes: Count,
+    pub(crate) removed_bytes: Count,
     removed: [Count; 8],
     pub(crate) evicted_unfetched: Count,
     pub(crate) expired_unfetched: Count,
@@ -55,8 +60,14 @@ impl Tally {
         self.created.get() as i64 - self.removed.iter().map(|count| count.get() as i64).sum::<i64>()
     }
 
+    /// As `balance`, in bytes.
+    pub(crate) fn balance_bytes(&self) -> i64 {
+        self.created_bytes.get() as i64 - self.removed_bytes.get() as i64
+    }
+
     pub(crate) fn add_to(&self, sum: &mut Counters) {
         let removed = |cause| self.removed(cause).get();
+        sum.reads += self.reads.get();
         sum.created += self.created.get();
         sum.removed = Removals {
             expired: sum.removed.expired + removed(Cause::Expired),

@@ -12,6 +12,7 @@ use crate::expiry::{deadline, ttl_secs};
 use crate::index::{Entry, Found, KeyHash, Locked};
 use crate::item::{Header, ItemRef, NEVER};
 use crate::line::{Heat, Location};
+use crate::sampler::Event;
 use crate::tally::{Cause, Tally};
 use crate::value::Value;
 
@@ -151,7 +152,16 @@ impl Worker {
         // What an earlier call returned is not in use any more: `self` is borrowed anew.
         cache.epochs.announce_again(self.member.index);
         let hash = cache.index.hash(get.key);
-        match cache.look(hash, get.key, self.tick()) {
+        cache.tally(self.member.index).reads.add(1);
+        let seen = cache.look(hash, get.key, self.tick());
+        cache.eviction.note(hash, self.tick(), || {
+            let size = |item: ItemRef<'_>| cache.whole_len(item) as u32;
+            Event::Read(
+                seen.as_ref()
+                    .map(|(found, seen)| (size(found.item), seen.deadline)),
+            )
+        });
+        match seen {
             None if get.vivify.is_none() => return None,
             Some((found, seen)) if get.touch.is_none() && !self.wants_win(get, &seen) => {
                 if !get.no_bump {
@@ -381,6 +391,12 @@ impl Worker {
         cache.raise_deadlines(new, copy, new_header.deadline);
         locked.replace(&entry, new, entry.heat);
         drop(locked);
+        turn.tally
+            .created_bytes
+            .add(cache.heap.aligned(copy.len()) as u64);
+        turn.tally
+            .removed_bytes
+            .add(cache.heap.aligned(entry.item.len()) as u64);
         // The pieces live on under the new head.
         cache.count_dead(location, entry.item.len());
         Rewrite::Done(new)
@@ -405,6 +421,7 @@ impl Worker {
                 locked.remove(&entry);
                 drop(locked);
                 cache.bury(self.turn().tally, entry.location, entry.item, Cause::Deleted);
+                cache.eviction.note(hash, self.tick(), || Event::Deleted);
                 return DeleteOutcome::Deleted;
             }
             let change = Change {
