@@ -1,4 +1,4 @@
-//! `scrubjay plan` against what Debian's memcached really holds: within 3 %. The engine's half is tested beside the engine.
+//! `scrubjay plan` against what running servers really hold, Debian's memcached and this one: within 3 %.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -13,18 +13,22 @@ use crate::kit::{Dir, PATIENCE, run, until};
 /// Bytes of requests after which replies are waited for.
 const BATCH: usize = 256 << 10;
 
-/// memcached on a socket in a folder of its own.
-struct Memcached {
+/// A server on a socket in a folder of its own.
+struct Server {
     child: Child,
     stream: BufReader<UnixStream>,
     _dir: Dir,
 }
 
-impl Memcached {
-    fn start(options: &str) -> Memcached {
+impl Server {
+    fn memcached(options: &str) -> Server {
+        let program = std::env::var("MEMCACHED_BIN").unwrap_or_else(|_| "memcached".to_owned());
+        Server::start(&program, options)
+    }
+
+    fn start(program: &str, options: &str) -> Server {
         let dir = Dir::new();
         let socket = dir.path("socket");
-        let program = std::env::var("MEMCACHED_BIN").unwrap_or_else(|_| "memcached".to_owned());
         let child = Command::new(program)
             .args(["-u", "root", "-U", "0", "-t", "1", "-s"])
             .arg(&socket)
@@ -32,10 +36,10 @@ impl Memcached {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("memcached is installed");
+            .unwrap_or_else(|why| panic!("{program} does not start: {why}"));
         let stream = until(|| UnixStream::connect(&socket).ok()).expect("listens in time");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        Memcached {
+        Server {
             child,
             stream: BufReader::new(stream),
             _dir: dir,
@@ -95,7 +99,7 @@ impl Memcached {
     }
 }
 
-impl Drop for Memcached {
+impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -109,14 +113,14 @@ fn plan(line: &str) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Fills memcached with 3 % less than planned, which must not evict, then up to 3 % more, which must.
-fn check_fill(memcached: &mut Memcached, planned: &Value, lengths: impl Fn(u64) -> (usize, usize)) {
+/// Fills a server with 3 % less than planned, which must not evict, then up to 3 % more, which must.
+fn check_fill(server: &mut Server, planned: &Value, lengths: impl Fn(u64) -> (usize, usize)) {
     let planned = planned.as_f64().expect("a number");
     let (most, least) = ((planned * 0.97) as u64, (planned * 1.03).ceil() as u64);
-    memcached.store(0..most, &lengths);
-    assert_eq!(memcached.evictions(), 0.0, "{most} of {planned} planned items");
-    memcached.store(most..least, &lengths);
-    assert!(memcached.evictions() > 0.0, "{least} of {planned} planned items");
+    server.store(0..most, &lengths);
+    assert_eq!(server.evictions(), 0.0, "{most} of {planned} planned items");
+    server.store(most..least, &lengths);
+    assert!(server.evictions() > 0.0, "{least} of {planned} planned items");
 }
 
 #[test]
@@ -130,8 +134,17 @@ fn planned_items_fit_in_memcached_and_no_more() {
         (128, 20, 700_000),
     ] {
         let planned = plan(&format!("-m {mebibytes} --key {key} --value {value}"));
-        let mut memcached = Memcached::start(&format!("-m {mebibytes}"));
+        let mut memcached = Server::memcached(&format!("-m {mebibytes}"));
         check_fill(&mut memcached, &planned["memcached"]["items"], |_| (key, value));
+    }
+}
+
+#[test]
+fn planned_items_fit_in_scrubjay_and_no_more() {
+    for (key, value) in [(8, 128), (16, 1024), (32, 262_144)] {
+        let planned = plan(&format!("-m 16 --key {key} --value {value}"));
+        let mut scrubjay = Server::start(env!("CARGO_BIN_EXE_scrubjay"), "-m 16");
+        check_fill(&mut scrubjay, &planned["scrubjay"]["items"], |_| (key, value));
     }
 }
 
@@ -141,7 +154,7 @@ fn what_the_advice_promises_fits_and_wastes_as_little() {
     let advice = &planned["advice"];
     let number = |name: &str| advice[name].as_f64().expect("advice is needed");
     assert!(number("items") > 1.2 * planned["memcached"]["items"].as_f64().expect("a number"));
-    let mut memcached = Memcached::start(&format!(
+    let mut memcached = Server::memcached(&format!(
         "-m 16 -f {} -n {}",
         number("slab_growth_factor"),
         number("slab_min_size")
@@ -180,7 +193,7 @@ fn a_thousand_random_sizes_are_planned_into_the_classes_that_memcached_puts_them
     std::fs::write(&trace, rows).expect("writes");
     for options in ["-m 1024", "-m 1024 -f 1.07 -n 100", "-m 1024 -f 1.5 -I 2m"] {
         let planned = plan(&format!("{options} --value table:{}", trace.display()));
-        let mut memcached = Memcached::start(options);
+        let mut memcached = Server::memcached(options);
         memcached.store(0..1000, random_lengths);
         let (items, slabs) = (memcached.stats("items"), memcached.stats("slabs"));
         let classes = planned["memcached"]["classes"].as_array().expect("a list");
@@ -210,7 +223,7 @@ fn mixed_sizes_are_planned_within_three_percent_of_memcached() {
     // Uniform lengths, as the plan is told: only the order differs.
     let lengths = |number: u64| (16, 100 + (mixed(number) % 1901) as usize);
     let planned = plan("-m 32 --key 16 --value 100..2000");
-    let mut memcached = Memcached::start("-m 32");
+    let mut memcached = Server::memcached("-m 32");
     check_fill(&mut memcached, &planned["memcached"]["items"], lengths);
 }
 
@@ -220,10 +233,10 @@ fn needed_memory_holds_what_was_asked_for_in_memcached() {
     let mebibytes = planned["memcached"]["memory_limit_mib"]
         .as_f64()
         .expect("a number");
-    let mut memcached = Memcached::start(&format!("-m {mebibytes}"));
+    let mut memcached = Server::memcached(&format!("-m {mebibytes}"));
     memcached.store(0..48_500, |_| (16, 300));
     assert_eq!(memcached.evictions(), 0.0);
-    let mut smaller = Memcached::start(&format!("-m {}", (mebibytes * 0.97).floor()));
+    let mut smaller = Server::memcached(&format!("-m {}", (mebibytes * 0.97).floor()));
     smaller.store(0..50_000, |_| (16, 300));
     assert!(smaller.evictions() > 0.0);
 }
