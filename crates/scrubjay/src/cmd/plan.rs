@@ -107,15 +107,16 @@ fn plan(matches: &ArgMatches) -> Result<Plan, String> {
         memory_max: scrubjay_memory,
         ..config
     };
+    let memcached = slabs.fill(memcached_memory, &sample);
     Ok(Plan {
         too_large: 1.0 - sample.len() as f64 / all as f64,
         scrubjay_memory,
         scrubjay: forecast(&config, &sample).map_err(|why| explain(&why))?,
         memcached_memory,
-        memcached: slabs.fill(memcached_memory, &sample),
+        advice: advise(settings, &memcached, memcached_memory, &sample),
+        memcached,
         settings,
         slabs,
-        advice: advise(settings, memcached_memory, &sample),
         sample,
     })
 }

@@ -11,6 +11,9 @@ const FACTORS: [f64; 14] = [
 /// The first class is tried at these percentiles of the item sizes.
 const PERCENTILES: [usize; 7] = [0, 10, 25, 50, 75, 90, 100];
 
+/// Items of the sample that the search looks at.
+const SEARCH_SAMPLE: usize = 50_000;
+
 /// Options that hold less than this many times the items are not worth changing any.
 const WORTHWHILE: f64 = 1.02;
 
@@ -22,9 +25,13 @@ pub(super) struct Advice {
 }
 
 /// The options with which most items fit, unless those in `settings` are as good.
-pub(super) fn advise(settings: Settings, memory_max: usize, sample: &[ItemMeasure]) -> Option<Advice> {
+pub(super) fn advise(
+    settings: Settings,
+    now: &SlabUse,
+    memory_max: usize,
+    sample: &[ItemMeasure],
+) -> Option<Advice> {
     let slabs = Slabs::new(settings);
-    let now = slabs.fill(memory_max, sample);
     let mut sizes: Vec<usize> = sample.iter().map(|item| slabs.item_size(item)).collect();
     sizes.sort_unstable();
     // -n counts from the item's header on.
@@ -36,7 +43,9 @@ pub(super) fn advise(settings: Settings, memory_max: usize, sample: &[ItemMeasur
         .collect();
     chunk_sizes.sort_unstable();
     chunk_sizes.dedup();
-    let best = chunk_sizes
+    let step = sample.len().div_ceil(SEARCH_SAMPLE);
+    let few: Vec<ItemMeasure> = sample.iter().step_by(step).copied().collect();
+    let (_, _, settings) = chunk_sizes
         .iter()
         .flat_map(|&chunk_size| FACTORS.map(|factor| (chunk_size, factor)))
         .map(|(chunk_size, factor)| {
@@ -45,21 +54,18 @@ pub(super) fn advise(settings: Settings, memory_max: usize, sample: &[ItemMeasur
                 chunk_size,
                 ..settings
             };
-            let fill = Slabs::new(settings).fill(memory_max, sample);
-            Advice { settings, fill }
+            let items = Slabs::new(settings).items_in_the_mean(memory_max, &few);
+            (items, factor, settings)
         })
         // Of equals the coarser: fewer classes.
-        .max_by(|a, b| {
-            (a.fill.items, a.settings.factor)
-                .partial_cmp(&(b.fill.items, b.settings.factor))
-                .expect("factors are numbers")
-        })?;
-    (best.fill.items as f64 > now.items as f64 * WORTHWHILE).then_some(best)
+        .max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))?;
+    let fill = Slabs::new(settings).fill(memory_max, sample);
+    (fill.items as f64 > now.items as f64 * WORTHWHILE).then_some(Advice { settings, fill })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Settings, advise};
+    use super::{Settings, Slabs, advise};
     use crate::cmd::plan::memcached::Version;
     use scrubjay_cache::plan::ItemMeasure;
 
@@ -78,7 +84,8 @@ mod tests {
                 flags: 0,
                 ttl_secs: None,
             };
-            advise(settings, 64 << 20, &[item])
+            let now = Slabs::new(settings).fill(64 << 20, &[item]);
+            advise(settings, &now, 64 << 20, &[item])
         };
         // 1,184 is a chunk's size, 75 + 1,109 fills it; the item of 1,192 goes into one of 1,480.
         assert!(check(1109).is_none());

@@ -11,14 +11,17 @@ use scrubjay_cache::plan::ItemMeasure;
 use crate::cmd::replay::tables::Tables;
 use crate::cmd::replay::trace::{self, Request, Verb};
 
-/// Items drawn, and most different keys taken from a file.
-const SAMPLE: usize = 100_000;
+/// Items drawn where all lengths are equally likely.
+const SAMPLE_EVEN: usize = 100_000;
+
+/// Items drawn where few long ones matter, and most different keys taken from a file.
+const SAMPLE_UNEVEN: usize = 1_000_000;
 
 /// Requests of a file that are looked at for that many keys.
 const REQUESTS_MAX: usize = 20_000_000;
 
-/// Key space of a drawn workload: as many keys as have sizes of their own.
-const DRAWN_KEYS: u64 = 1_000_000;
+/// Key space of a drawn workload: so large that hardly a key comes twice.
+const DRAWN_KEYS: u64 = 1 << 40;
 
 const SEED: u64 = 1;
 
@@ -118,7 +121,7 @@ impl Measures {
     pub(super) fn sample(&self) -> Result<Vec<ItemMeasure>, String> {
         let mut random = StdRng::seed_from_u64(SEED);
         match &self.value {
-            Values::Range(low, high) => Ok((0..SAMPLE)
+            Values::Range(low, high) => Ok((0..SAMPLE_EVEN)
                 .map(|_| {
                     let len = random.random_range(*low..=*high);
                     self.item(&mut random, len)
@@ -127,7 +130,7 @@ impl Measures {
             Values::LogNormal { mean, sigma } => {
                 let lengths = LogNormal::new(mean.ln() - sigma * sigma / 2.0, *sigma)
                     .map_err(|why| format!("lognormal: {why}"))?;
-                Ok((0..SAMPLE)
+                Ok((0..SAMPLE_UNEVEN)
                     .map(|_| {
                         let len = lengths.sample(&mut random).round() as usize;
                         self.item(&mut random, len)
@@ -170,7 +173,7 @@ impl Measures {
                 item.ttl_secs = (request.ttl > 0).then_some(request.ttl);
             }
             sample.push(item);
-            if sample.len() == SAMPLE {
+            if sample.len() == SAMPLE_UNEVEN {
                 break;
             }
         }

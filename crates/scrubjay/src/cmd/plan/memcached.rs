@@ -3,6 +3,9 @@
 //! 1.4 as of 1.4.13: pages as long as the largest item, each item in one chunk, flags and length kept as text. 1.6 as of
 //! 1.6.18: chunks up to half a page, larger items in several chunks, flags as a number.
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand_distr::{Distribution, Gamma};
 use scrubjay_cache::item_size;
 use scrubjay_cache::plan::ItemMeasure;
 
@@ -26,6 +29,11 @@ const SUFFIX_MAX: usize = 40;
 
 /// Buckets of the hash table at first, each a pointer; it doubles at one and a half items a bucket.
 const BUCKETS_MIN: u64 = 1 << 16;
+
+/// Runs of chance; odd, so that there is one in the middle.
+const RUNS: usize = 15;
+
+const SEED: u64 = 1;
 
 /// Which memcached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,33 +217,58 @@ impl Slabs {
         }
     }
 
-    /// How many items like those of `sample` are stored in `memory_max` bytes before one is evicted: pages go to
-    /// whichever class needs one next; each class gets its first page whatever the limit says.
+    /// How many items like those of `sample` are stored in `memory_max` bytes before one is evicted, the middle of
+    /// several runs of chance.
     pub(super) fn fill(&self, memory_max: usize, sample: &[ItemMeasure]) -> SlabUse {
         let rates = self.rates(sample);
+        let mut random = StdRng::seed_from_u64(SEED);
+        let mut runs: Vec<_> = (0..RUNS)
+            .map(|_| {
+                self.run(memory_max, &rates, |mean, deviation| {
+                    waiting(&mut random, mean, deviation)
+                })
+            })
+            .collect();
+        runs.sort_by_key(|(items, _)| *items);
+        let (items, pages) = &runs[RUNS / 2];
+        self.account(*items, &rates, pages, memory_max, sample)
+    }
+
+    /// As [`Slabs::fill`] if nothing came by chance: quick, and too many where some classes are rare.
+    pub(super) fn items_in_the_mean(&self, memory_max: usize, sample: &[ItemMeasure]) -> u64 {
+        self.run(memory_max, &self.rates(sample), |mean, _| mean).0
+    }
+
+    /// Hands out pages to whichever class needs one next until there is none left; returns the items stored until then
+    /// and the pages of each class. Each class gets its first page whatever the limit says. `wait` gives after how many
+    /// items a page is full, from the mean and the standard deviation.
+    fn run(
+        &self,
+        memory_max: usize,
+        rates: &[f64],
+        mut wait: impl FnMut(f64, f64) -> f64,
+    ) -> (u64, Vec<usize>) {
+        let mut full_after = |class: usize, chunks: usize| {
+            let (rate, chunks) = (rates[class], chunks as f64);
+            if rate == 0.0 {
+                return f64::INFINITY;
+            }
+            wait(chunks / rate, (chunks * (1.0 - rate).max(0.0)).sqrt() / rate)
+        };
         let mut pages = vec![0usize; rates.len()];
         let mut taken = 0;
         // The item with which each class needs its next page.
-        let needs_at = |class: usize, pages: usize| {
-            let chunks = pages * self.classes[class].chunks_per_page + 1;
-            if rates[class] > 0.0 {
-                chunks as f64 / rates[class]
-            } else {
-                f64::INFINITY
-            }
-        };
-        let mut next: Vec<f64> = (0..rates.len()).map(|class| needs_at(class, 0)).collect();
-        let items = loop {
+        let mut next: Vec<f64> = (0..rates.len()).map(|class| full_after(class, 1)).collect();
+        loop {
             let soonest = next.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
             let (class, &at) = soonest.expect("there is a last class");
             if taken + self.page_len(class) > memory_max && pages[class] > 0 {
-                break at.ceil() as u64 - 1;
+                return (at.ceil() as u64 - 1, pages);
             }
             pages[class] += 1;
             taken += self.page_len(class);
-            next[class] = needs_at(class, pages[class]);
-        };
-        self.account(items, &rates, &pages, memory_max.max(taken), sample)
+            next[class] += full_after(class, self.classes[class].chunks_per_page);
+        }
     }
 
     /// Bytes, up to `memory_max`, of which pages of the least size hold `items` items.
@@ -256,9 +289,12 @@ impl Slabs {
         items: u64,
         rates: &[f64],
         pages: &[usize],
-        memory: usize,
+        memory_max: usize,
         sample: &[ItemMeasure],
     ) -> SlabUse {
+        let taken: usize = (0..pages.len())
+            .map(|class| pages[class] * self.page_len(class))
+            .sum();
         let scale = items as f64 / sample.len() as f64;
         let sum =
             |bytes: &dyn Fn(&ItemMeasure) -> usize| sample.iter().map(bytes).sum::<usize>() as f64 * scale;
@@ -290,10 +326,17 @@ impl Slabs {
             headers,
             padding: in_chunks - keys - values - headers,
             tails: tails as f64,
-            unused: memory as f64 - in_chunks - tails as f64,
+            unused: memory_max.max(taken) as f64 - in_chunks - tails as f64,
             hash_table: (buckets * 8) as f64,
         }
     }
+}
+
+/// After how many items a class's chunks are used up, if each item belongs there or not by chance.
+fn waiting(random: &mut StdRng, mean: f64, deviation: f64) -> f64 {
+    let variance = deviation * deviation;
+    // With the mean and the deviation of the negative binomial distribution, which it is.
+    Gamma::new(mean * mean / variance, variance / mean).map_or(mean, |waiting| waiting.sample(random))
 }
 
 impl SlabUse {

@@ -65,6 +65,18 @@ fn with_commas(number: f64) -> String {
     text
 }
 
+/// The standard deviation of the sum of as many values as fit, relative to it.
+fn spread(plan: &Plan) -> f64 {
+    let count = plan.sample.len() as f64;
+    let mean = plan.sample.iter().map(|item| item.value_len).sum::<usize>() as f64 / count;
+    let squares = plan
+        .sample
+        .iter()
+        .map(|item| (item.value_len as f64 - mean).powi(2));
+    let fewest = plan.scrubjay.items.min(plan.memcached.items).max(1) as f64;
+    (squares.sum::<f64>() / count / fewest).sqrt() / mean.max(1.0)
+}
+
 /// The table, the notes and the advice.
 pub(super) fn table(plan: &Plan) -> String {
     let theirs = format!("memcached {}", plan.settings.version.name());
@@ -92,6 +104,10 @@ pub(super) fn table(plan: &Plan) -> String {
             "{:.2} % of the items are over -I and left out\n",
             100.0 * plan.too_large
         );
+    }
+    let spread = 100.0 * spread(plan);
+    if spread >= 1.0 {
+        text += &format!("values differ so much that with other keys {spread:.0} % more or less may fit\n");
     }
     let waste = 100.0 * plan.memcached.waste_share();
     text += &match &plan.advice {
@@ -146,6 +162,7 @@ pub(super) fn json(plan: &Plan) -> Result<String, String> {
         "advice": advice,
         "items_of_sample": plan.sample.len(),
         "too_large": plan.too_large,
+        "spread": spread(plan),
     });
     serde_json::to_string_pretty(&whole)
         .map(|text| text + "\n")
