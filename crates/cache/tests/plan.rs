@@ -41,6 +41,14 @@ fn varied(number: u64) -> ItemMeasure {
     }
 }
 
+/// Items that go to more TTL buckets than may have an open segment.
+fn of_many_lives(number: u64) -> ItemMeasure {
+    ItemMeasure {
+        ttl_secs: Some(1 << (mixed(number) % 20)),
+        ..varied(number)
+    }
+}
+
 /// Items stored before the first is evicted.
 fn fill(config: Config, measure: impl Fn(u64) -> ItemMeasure) -> u64 {
     let cache = Cache::new(config).expect("memory");
@@ -100,5 +108,6 @@ fn forecast_is_within_three_percent_of_a_filled_cache() {
         check("16/1024", mebibytes, fixed(16, 1024));
         check("32/262144", mebibytes, fixed(32, 262_144));
         check("varied", mebibytes, varied);
+        check("of many lives", mebibytes, of_many_lives);
     }
 }

@@ -19,6 +19,9 @@ use self::memcached::{Settings, SlabUse, Slabs, Version};
 
 const MIB: u64 = 1 << 20;
 
+/// Most that -m takes.
+const MEMORY_MAX: usize = 64 << 40;
+
 /// Exit status when what was asked for cannot be planned.
 const UNUSABLE: u8 = 2;
 
@@ -139,7 +142,7 @@ fn size(matches: &ArgMatches, name: &str, letter: &str, unit: u64) -> Result<usi
     let text = matches.get_one::<String>(name).map_or("", String::as_str);
     parse_size(text, unit)
         .and_then(|bytes| usize::try_from(bytes).ok())
-        .filter(|bytes| (1..=1 << 50).contains(bytes))
+        .filter(|bytes| (1..=MEMORY_MAX).contains(bytes))
         .ok_or_else(|| {
             format!("{letter} {text}: give a number from 1, with or without a suffix k, m, g or t")
         })

@@ -48,14 +48,15 @@ pub(super) fn advise(
     let (_, _, settings) = chunk_sizes
         .iter()
         .flat_map(|&chunk_size| FACTORS.map(|factor| (chunk_size, factor)))
-        .map(|(chunk_size, factor)| {
+        .filter_map(|(chunk_size, factor)| {
             let settings = Settings {
                 factor,
                 chunk_size,
                 ..settings
             };
-            let items = Slabs::new(settings).items_in_the_mean(memory_max, &few);
-            (items, factor, settings)
+            let (items, taken) = Slabs::new(settings).fill_in_the_mean(memory_max, &few);
+            // Many classes hold more by breaking the limit: each has a page of its own.
+            (taken <= now.memory).then_some((items, factor, settings))
         })
         // Of equals the coarser: fewer classes.
         .max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))?;

@@ -35,6 +35,9 @@ const RUNS: usize = 15;
 
 const SEED: u64 = 1;
 
+/// The last pages are handed out one by one.
+const PAGES_BY_CHANCE: usize = 4096;
+
 /// Which memcached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
@@ -107,7 +110,9 @@ pub(super) struct Slabs {
 pub(super) struct SlabUse {
     /// Items stored before the first of them is evicted.
     pub(super) items: u64,
-    /// Bytes by what they are for; with `unused` they sum up to the pages.
+    /// The memory limit, or what pages take if that is more.
+    pub(super) memory: usize,
+    /// Bytes of it by what they are for.
     pub(super) keys: f64,
     pub(super) values: f64,
     pub(super) headers: f64,
@@ -234,9 +239,18 @@ impl Slabs {
         self.account(*items, &rates, pages, memory_max, sample)
     }
 
-    /// As [`Slabs::fill`] if nothing came by chance: quick, and too many where some classes are rare.
-    pub(super) fn items_in_the_mean(&self, memory_max: usize, sample: &[ItemMeasure]) -> u64 {
-        self.run(memory_max, &self.rates(sample), |mean, _| mean).0
+    /// As [`Slabs::fill`] if nothing came by chance: quick, and too many where some classes are rare. Gives the items and
+    /// the bytes of their pages.
+    pub(super) fn fill_in_the_mean(&self, memory_max: usize, sample: &[ItemMeasure]) -> (u64, usize) {
+        let (items, pages) = self.run(memory_max, &self.rates(sample), |mean, _| mean);
+        (items, self.taken(&pages))
+    }
+
+    /// Bytes of so many pages of each class.
+    fn taken(&self, pages: &[usize]) -> usize {
+        (0..pages.len())
+            .map(|class| pages[class] * self.page_len(class))
+            .sum()
     }
 
     /// Hands out pages to whichever class needs one next until there is none left; returns the items stored until then
@@ -255,10 +269,29 @@ impl Slabs {
             }
             wait(chunks / rate, (chunks * (1.0 - rate).max(0.0)).sqrt() / rate)
         };
-        let mut pages = vec![0usize; rates.len()];
-        let mut taken = 0;
+        // Of very many pages the first ones are not handed out one by one: chance evens out.
+        let page_bytes =
+            |class: usize| self.page_len(class) as f64 / self.classes[class].chunks_per_page as f64;
+        let bytes_per_item: f64 = (0..rates.len())
+            .map(|class| rates[class] * page_bytes(class))
+            .sum();
+        let skipped = (memory_max.saturating_sub(PAGES_BY_CHANCE * PAGE) as f64 / bytes_per_item).floor();
+        let mut pages: Vec<usize> = (0..rates.len())
+            .map(|class| (skipped * rates[class]) as usize / self.classes[class].chunks_per_page)
+            .collect();
+        let mut taken = self.taken(&pages);
         // The item with which each class needs its next page.
-        let mut next: Vec<f64> = (0..rates.len()).map(|class| full_after(class, 1)).collect();
+        let mut next: Vec<f64> = (0..rates.len())
+            .map(|class| {
+                let chunks = pages[class] * self.classes[class].chunks_per_page;
+                let before = if chunks > 0 {
+                    chunks as f64 / rates[class]
+                } else {
+                    0.0
+                };
+                before + full_after(class, 1)
+            })
+            .collect();
         loop {
             let soonest = next.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
             let (class, &at) = soonest.expect("there is a last class");
@@ -292,9 +325,7 @@ impl Slabs {
         memory_max: usize,
         sample: &[ItemMeasure],
     ) -> SlabUse {
-        let taken: usize = (0..pages.len())
-            .map(|class| pages[class] * self.page_len(class))
-            .sum();
+        let memory = self.taken(pages).max(memory_max);
         let scale = items as f64 / sample.len() as f64;
         let sum =
             |bytes: &dyn Fn(&ItemMeasure) -> usize| sample.iter().map(bytes).sum::<usize>() as f64 * scale;
@@ -321,12 +352,13 @@ impl Slabs {
         }
         SlabUse {
             items,
+            memory,
             keys,
             values,
             headers,
             padding: in_chunks - keys - values - headers,
             tails: tails as f64,
-            unused: memory_max.max(taken) as f64 - in_chunks - tails as f64,
+            unused: memory as f64 - in_chunks - tails as f64,
             hash_table: (buckets * 8) as f64,
         }
     }

@@ -28,6 +28,7 @@ fn rows(plan: &Plan) -> Vec<Row> {
         row(name, field, [share(ours, items[0]), share(theirs, items[1])], 1)
     };
     let (ours_max, theirs_max) = (plan.scrubjay_memory as f64, plan.memcached_memory as f64);
+    let theirs_used = theirs.memory as f64;
     vec![
         row(
             "memory limit -m, MiB",
@@ -40,7 +41,7 @@ fn rows(plan: &Plan) -> Vec<Row> {
             "bytes an item",
             "bytes_per_item",
             ours_max,
-            theirs_max + theirs.hash_table,
+            theirs_used + theirs.hash_table,
         ),
         per_item("  key", "key", ours.keys, theirs.keys),
         per_item("  value", "value", ours.values, theirs.values),
@@ -99,6 +100,13 @@ pub(super) fn table(plan: &Plan) -> String {
         };
     }
     text += "* memcached keeps it beside -m\n";
+    let beyond = plan.memcached.memory - plan.memcached_memory;
+    if beyond > 0 {
+        text += &format!(
+            "memcached takes {:.0} MiB more than -m: each slab class has a page of its own\n",
+            beyond as f64 / MIB
+        );
+    }
     if plan.too_large > 0.0 {
         text += &format!(
             "{:.2} % of the items are over -I and left out\n",
