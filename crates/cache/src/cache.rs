@@ -15,7 +15,7 @@ use crate::item::{ItemRef, NEVER, Room};
 use crate::line::Location;
 use crate::pool::{Born, Pool};
 use crate::reclaim::Reclaimer;
-use crate::segment::{Append, Heap, SegmentId, SegmentState};
+use crate::segment::{Append, Heap, SegmentHeader, SegmentId, SegmentState};
 use crate::tally::{Cause, Tally};
 use crate::upload::Uploads;
 use crate::worker::{Member, Turn, Worker};
@@ -87,30 +87,52 @@ pub struct Cache {
     vacant: Mutex<Vec<usize>>,
 }
 
+/// Whether a cache can be built within these limits.
+pub(crate) fn check_limits(config: &Config) -> Result<(), CacheError> {
+    let (memory_max, item_size_max) = (config.memory_max, config.item_size_max);
+    if memory_max < MEMORY_MIN {
+        return Err(CacheError::MemoryTooSmall {
+            memory_max,
+            memory_min: MEMORY_MIN,
+        });
+    }
+    if item_size_max > memory_max / 2 {
+        return Err(CacheError::ItemSizeOverHalf {
+            item_size_max,
+            memory_max,
+        });
+    }
+    Ok(())
+}
+
+/// Segments of a cache that starts with `memory_max` have `1 << this` bytes.
+pub(crate) fn segment_shift(memory_max: usize) -> u32 {
+    (memory_max / SEGMENTS_AIM)
+        .max(1)
+        .ilog2()
+        .clamp(SEGMENT_SHIFT_MIN, SEGMENT_SHIFT_MAX)
+}
+
+/// Segments that there is address space for, as the limit may be raised.
+pub(crate) fn segments_max(memory_max: usize, segment_shift: u32) -> u32 {
+    u32::try_from((memory_max * GROWTH_MAX) >> segment_shift).unwrap_or(u32::MAX / 2)
+}
+
+/// What a segment takes of the memory limit, its header too.
+pub(crate) fn budget_of_segment(segment_size: usize) -> usize {
+    segment_size + size_of::<SegmentHeader>()
+}
+
 impl Cache {
     /// Builds an empty cache.
     ///
     /// # Errors
     /// [`CacheError`] says which limit is impossible or what the operating system refused.
     pub fn new(config: Config) -> Result<Arc<Cache>, CacheError> {
-        let (memory_max, item_size_max) = (config.memory_max, config.item_size_max);
-        if memory_max < MEMORY_MIN {
-            return Err(CacheError::MemoryTooSmall {
-                memory_max,
-                memory_min: MEMORY_MIN,
-            });
-        }
-        if item_size_max > memory_max / 2 {
-            return Err(CacheError::ItemSizeOverHalf {
-                item_size_max,
-                memory_max,
-            });
-        }
-        let segment_shift = (memory_max / SEGMENTS_AIM)
-            .max(1)
-            .ilog2()
-            .clamp(SEGMENT_SHIFT_MIN, SEGMENT_SHIFT_MAX);
-        let segments_max = u32::try_from((memory_max * GROWTH_MAX) >> segment_shift).unwrap_or(u32::MAX / 2);
+        check_limits(&config)?;
+        let memory_max = config.memory_max;
+        let segment_shift = segment_shift(memory_max);
+        let segments_max = segments_max(memory_max, segment_shift);
         // More index than heap is never needed: an item takes more than its slot.
         let pages_max = (memory_max * GROWTH_MAX) / crate::segment::PAGE_SIZE;
         let heap = Heap::reserve(segment_shift, segments_max, pages_max).map_err(CacheError::Memory)?;
@@ -246,8 +268,7 @@ impl Cache {
     pub(crate) fn balance_budget(&self) {
         let beside = (self.index.bytes() + self.eviction.bytes()) as u64;
         let left = self.memory_max.load(Ordering::Relaxed).saturating_sub(beside);
-        // A segment's header comes out of the same budget.
-        let segments = left / (self.heap.segment_size() + size_of::<crate::segment::SegmentHeader>()) as u64;
+        let segments = left / budget_of_segment(self.heap.segment_size()) as u64;
         self.pool.lock().allow(&self.heap, segments as u32);
         self.eviction.sampler.set_capacity(self.capacity());
     }

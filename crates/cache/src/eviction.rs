@@ -9,11 +9,11 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::expiry::{BUCKETS, bucket};
-use crate::ghost::Ghost;
+use crate::ghost::{self, Ghost};
 use crate::index::KeyHash;
 use crate::item::NEVER;
 use crate::line::Heat;
-use crate::sampler::{AGEINGS, Event, Sampler};
+use crate::sampler::{self, AGEINGS, Event, Sampler};
 use crate::segment::SegmentHeader;
 
 /// Classes of density, an octave each but the outer ones.
@@ -29,7 +29,7 @@ pub(crate) const LOG_SURVIVORS: usize = BUCKETS + CLASSES;
 pub(crate) const LOGS: usize = LOG_SURVIVORS + 1;
 
 /// Size taken for the mean before anything is known.
-const MEAN_SIZE_AT_START: u32 = 256;
+pub(crate) const MEAN_SIZE_AT_START: u32 = 256;
 
 /// Where an item is to be put, and what it counts for there.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,17 @@ impl Place {
     }
 }
 
+/// The class of density of an item where the mean item has `mean_size` bytes.
+pub(crate) fn class_of(density: f32, mean_size: u32) -> usize {
+    let octave = (density * mean_size as f32).log2() + CLASS_OF_MEAN;
+    octave.floor().clamp(0.0, (CLASSES - 1) as f32) as usize
+}
+
+/// Bytes that the state of eviction takes beside the heap of a cache of `memory_max` bytes.
+pub(crate) fn bytes_of(memory_max: usize) -> usize {
+    ghost::bytes_of(memory_max) + sampler::bytes_of(memory_max)
+}
+
 /// The state of eviction.
 #[derive(Debug)]
 pub(crate) struct Eviction {
@@ -65,6 +76,7 @@ pub(crate) struct Eviction {
     age_max: AtomicU64,
     pub(crate) ghost: Ghost,
     pub(crate) sampler: Sampler,
+    bytes: usize,
 }
 
 impl Eviction {
@@ -77,6 +89,7 @@ impl Eviction {
             age_max: AtomicU64::new(AGEINGS[0].age_max.to_bits()),
             ghost: Ghost::new(memory_max),
             sampler: Sampler::new(memory_max),
+            bytes: bytes_of(memory_max),
         }
     }
 
@@ -102,7 +115,7 @@ impl Eviction {
 
     /// Bytes of memory beside the heap.
     pub(crate) fn bytes(&self) -> usize {
-        self.ghost.bytes() + self.sampler.bytes()
+        self.bytes
     }
 
     /// Where an item of `size` bytes in all goes.
@@ -125,10 +138,7 @@ impl Eviction {
     }
 
     fn class(&self, density: f32) -> usize {
-        let mean = self.mean_size.load(Ordering::Relaxed) as f32;
-        ((density * mean).log2() + CLASS_OF_MEAN)
-            .floor()
-            .clamp(0.0, (CLASSES - 1) as f32) as usize
+        class_of(density, self.mean_size.load(Ordering::Relaxed))
     }
 
     /// Where what was read in an evicted segment of this worth goes.

@@ -29,10 +29,19 @@ pub(crate) struct Ghost {
     used: AtomicUsize,
 }
 
+fn lines_of(memory_max: usize) -> usize {
+    (memory_max / SHARE / size_of::<Line>()).max(1)
+}
+
+/// Bytes that the memory of a cache of `memory_max` bytes takes.
+pub(crate) fn bytes_of(memory_max: usize) -> usize {
+    lines_of(memory_max) * size_of::<Line>()
+}
+
 impl Ghost {
     /// Remembers evictions of a cache of `memory_max` bytes.
     pub(crate) fn new(memory_max: usize) -> Ghost {
-        Ghost::with_lines((memory_max / SHARE / size_of::<Line>()).max(1))
+        Ghost::with_lines(lines_of(memory_max))
     }
 
     /// Of this many lines, 15 keys each.
@@ -41,11 +50,6 @@ impl Ghost {
             lines: (0..lines).map(|_| Line::default()).collect(),
             used: AtomicUsize::new(1),
         }
-    }
-
-    /// Bytes it takes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.lines.len() * size_of::<Line>()
     }
 
     /// A line keeps half of its keys when the number of lines doubles.

@@ -21,16 +21,19 @@ use crate::segment::{Heap, PAGE_LINES, PAGE_SIZE};
 pub(crate) const HOME_LINES: usize = 56;
 
 /// Pages of an empty index.
-const PAGES_MIN: usize = 4;
+pub(crate) const PAGES_MIN: usize = 4;
 
 /// Load, in items per page, above which the index grows: 0.76 of all slots. At 0.8 some pages in a hundred are full.
-const GROW_ABOVE: usize = PAGE_LINES * SLOTS * 76 / 100;
+pub(crate) const GROW_ABOVE: usize = PAGE_LINES * SLOTS * 76 / 100;
 
 /// Load below which it shrinks: 0.5 of all slots.
 const SHRINK_BELOW: usize = PAGE_LINES * SLOTS / 2;
 
 /// Moved pages whose memory is given back together.
-const PUNCH_BATCH: usize = 64;
+pub(crate) const PUNCH_BATCH: usize = 64;
+
+/// It grows by this share of its pages (one over it).
+pub(crate) const GROWTH_SHARE: usize = 4;
 
 /// The hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,7 +300,7 @@ impl Index {
         if items > pages * GROW_ABOVE || full {
             // A page can be full by bad luck; growing on and on for that would be waste.
             let enough = full && items < pages * SHRINK_BELOW;
-            return (!enough).then_some(pages + (pages / 4).max(1));
+            return (!enough).then_some(pages + (pages / GROWTH_SHARE).max(1));
         }
         (pages > PAGES_MIN && items < pages * SHRINK_BELOW).then(|| (pages - pages / 5).max(PAGES_MIN))
     }
@@ -367,8 +370,11 @@ impl Index {
         items: u64,
         pushed_out: &mut Vec<Location>,
     ) {
-        self.page_was_full.store(true, Ordering::Relaxed);
         let mut resize = self.resize.lock().expect("nothing panics while it moves pages");
+        // A resize that is under way is relief enough; another would follow it at once.
+        if self.geometry().next_pages == 0 {
+            self.page_was_full.store(true, Ordering::Relaxed);
+        }
         self.give_back(&mut resize, heap, epochs);
         if let Some(geometry) = self.start(&mut resize, heap, items) {
             self.move_page(heap, geometry, hash.page(geometry.pages), pushed_out);

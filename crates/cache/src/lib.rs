@@ -16,6 +16,7 @@ mod item;
 mod line;
 #[cfg(all(test, loom))]
 mod models;
+pub mod plan;
 mod pool;
 mod reclaim;
 mod sampler;

@@ -18,7 +18,7 @@ use crate::segment::{Heap, SegmentId, SegmentState};
 pub(crate) const RESERVE: u32 = 2;
 
 /// Segments beyond the reserve that are made free before they are needed, at least.
-const AHEAD_MIN: u32 = 2;
+pub(crate) const AHEAD_MIN: u32 = 2;
 
 /// At most this share of all (one over it) is made free ahead, when workers had to wait for memory.
 const AHEAD_SHARE: u32 = 32;
@@ -27,10 +27,10 @@ const AHEAD_SHARE: u32 = 32;
 const TAKEN_PER_DECAY: u32 = 256;
 
 /// At most this share of all segments may be open.
-const OPEN_SHARE: u32 = 16;
+pub(crate) const OPEN_SHARE: u32 = 16;
 
 /// Logs that may have an open segment however small the cache is.
-const OPEN_MIN: u32 = 4;
+pub(crate) const OPEN_MIN: u32 = 4;
 
 /// In `Pool::open`: the log has no open segment.
 const NONE: u32 = u32::MAX;

@@ -59,7 +59,6 @@ pub(crate) struct Sampler {
     /// The largest sample of any shadow: one key in 2^this; 64 and more if none is played.
     shift: AtomicU32,
     state: Mutex<State>,
-    bytes: usize,
     /// Events left out because another thread was at it.
     skipped: AtomicU64,
 }
@@ -134,6 +133,17 @@ impl Sample {
     }
 }
 
+/// Keys that a shadow of a cache of `memory_max` bytes may hold; 0 if that would be too few.
+fn keys_of(memory_max: usize) -> usize {
+    let keys = (memory_max / BYTES_PER_KEY).min(KEYS_MAX);
+    if keys < KEYS_MIN { 0 } else { keys }
+}
+
+/// Bytes that the shadows of a cache of `memory_max` bytes may take.
+pub(crate) fn bytes_of(memory_max: usize) -> usize {
+    (AGEINGS.len() + FACTORS.len()) * keys_of(memory_max) * KEY_BYTES
+}
+
 /// Middle bits: the outer ones choose places in the index and in ghosts.
 fn in_sample(hash: KeyHash, shift: u32) -> bool {
     (hash.0 >> 24) & ((1 << shift) - 1) == 0
@@ -142,8 +152,8 @@ fn in_sample(hash: KeyHash, shift: u32) -> bool {
 impl Sampler {
     /// Shadows of a cache of `memory_max` bytes; none if it is too small to learn from a sample.
     pub(crate) fn new(memory_max: usize) -> Sampler {
-        let keys_max = (memory_max / BYTES_PER_KEY).min(KEYS_MAX);
-        let enough = keys_max >= KEYS_MIN;
+        let keys_max = keys_of(memory_max);
+        let enough = keys_max > 0;
         let samples = |count: usize| if enough { count } else { 0 };
         let ageings: Vec<Sample> = (AGEINGS.iter().take(samples(AGEINGS.len())))
             .map(|ageing| Sample::new(1.0, *ageing, keys_max))
@@ -153,7 +163,6 @@ impl Sampler {
             .collect();
         Sampler {
             shift: AtomicU32::new(if enough { SHIFT_MIN } else { u64::BITS }),
-            bytes: (ageings.len() + sizes.len()) * keys_max * KEY_BYTES,
             state: Mutex::new(State {
                 keys_max,
                 capacity: 0,
@@ -164,11 +173,6 @@ impl Sampler {
             }),
             skipped: AtomicU64::new(0),
         }
-    }
-
-    /// Bytes it may take.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Whether events of this key are played.

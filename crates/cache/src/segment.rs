@@ -195,8 +195,6 @@ impl Heap {
         let base_offset = (headers_len + 2 * extent_len).next_multiple_of(2 << 20);
         let memory = Memory::reserve(base_offset + ((segments_max as usize) << segment_shift))?;
         let start = memory.as_ptr();
-        let heap_bits = segment_shift + u32::BITS - segments_max.leading_zeros();
-        let unit_shift = heap_bits.saturating_sub(Location::BITS).max(2);
         // SAFETY: the offsets are inside the mapping's length.
         let at = |offset: usize| unsafe { start.add(offset) };
         Ok(Heap {
@@ -205,7 +203,7 @@ impl Heap {
             base: at(base_offset),
             base_offset,
             segment_shift,
-            unit_shift,
+            unit_shift: unit_shift(segment_shift, segments_max),
             segments_max,
             pages_max,
             memory,
@@ -375,6 +373,12 @@ impl Heap {
             Some((location, item))
         })
     }
+}
+
+/// Items start at multiples of `1 << this` bytes: as fine as a location's bits can say.
+pub(crate) fn unit_shift(segment_shift: u32, segments_max: u32) -> u32 {
+    let heap_bits = segment_shift + u32::BITS - segments_max.leading_zeros();
+    heap_bits.saturating_sub(Location::BITS).max(2)
 }
 
 #[inline]

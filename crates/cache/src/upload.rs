@@ -15,14 +15,14 @@ use crate::eviction::Place;
 use crate::index::KeyHash;
 use crate::item::{INLINE_VALUE_MAX, PIECE_HEADER, Piece, Room};
 use crate::line::Heat;
-use crate::segment::Append;
+use crate::segment::{Append, SEGMENT_START};
 use crate::worker::{Member, Turn, Worker};
 
 /// A value up to this share of a segment (one over it) lies behind its key; a longer one is cut into pieces.
 const INLINE_SHARE: usize = 8;
 
 /// Least bytes of value in a piece, unless the value ends.
-const PIECE_MIN: usize = 512;
+pub(crate) const PIECE_MIN: usize = 512;
 
 /// A piece may be this long before anything came.
 const FIRST_PIECE_MAX: usize = 64 << 10;
@@ -100,10 +100,19 @@ fn lock(progress: &Arc<Mutex<Progress>>) -> MutexGuard<'_, Progress> {
     progress.lock().expect("nothing panics under this lock")
 }
 
+/// Longest value that lies behind its key.
+pub(crate) fn inline_value_max(segment_size: usize) -> usize {
+    (segment_size / INLINE_SHARE).min(INLINE_VALUE_MAX)
+}
+
+/// Most bytes of value in a piece.
+pub(crate) fn piece_len_max(segment_size: usize) -> usize {
+    segment_size - SEGMENT_START as usize - PIECE_HEADER
+}
+
 impl Cache {
-    /// Longest value that lies behind its key.
     pub(crate) fn inline_value_max(&self) -> usize {
-        (self.heap.segment_size() / INLINE_SHARE).min(INLINE_VALUE_MAX)
+        inline_value_max(self.heap.segment_size())
     }
 
     /// Room for a piece of up to `len` bytes of value: what is left in the log's open segment, or a fresh one's.
@@ -113,8 +122,7 @@ impl Cache {
         len: usize,
         place: &Place,
     ) -> Result<(Room<'_>, usize), Refusal> {
-        let longest = self.heap.segment_size() - crate::segment::SEGMENT_START as usize - PIECE_HEADER;
-        let len = len.min(longest);
+        let len = len.min(piece_len_max(self.heap.segment_size()));
         let least = PIECE_HEADER + len.min(PIECE_MIN);
         let mut log = place.log;
         loop {

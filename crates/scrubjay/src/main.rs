@@ -14,6 +14,7 @@ fn main() -> ExitCode {
     match matches.subcommand() {
         None => cmd::serve::run(&matches),
         Some(("serve", matches)) => cmd::serve::run(matches),
+        Some(("plan", matches)) => cmd::plan::run(matches),
         Some(("replay", matches)) => cmd::replay::run(matches),
         Some((name, matches)) => cmd::generate::run(name, matches),
     }

@@ -9,7 +9,7 @@ mod table;
 
 pub use documents::{markdown, settings};
 pub use listen::Listen;
-pub use parse::{Environment, OptionError, add_to, explain, resolve};
+pub use parse::{Environment, OptionError, add_to, explain, parse_size, resolve};
 pub use row::{Effect, Kind, Row, size_text};
 pub use table::ROWS;
 

@@ -4,8 +4,8 @@
 mod client;
 mod report;
 mod run;
-mod tables;
-mod trace;
+pub(crate) mod tables;
+pub(crate) mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -2,5 +2,6 @@
 
 mod kit;
 mod options;
+mod plan;
 mod process;
 mod replay;

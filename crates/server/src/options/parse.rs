@@ -321,8 +321,8 @@ fn apply(options: &mut Options, row: &'static Row, value: Option<&str>, on: bool
     Ok(())
 }
 
-/// Reads a number with an optional suffix; without one it counts `unit` bytes.
-fn parse_size(text: &str, unit: u64) -> Option<u64> {
+/// Reads a number with an optional suffix k, m, g or t; without one it counts `unit` bytes.
+pub fn parse_size(text: &str, unit: u64) -> Option<u64> {
     let text = text.trim();
     let suffix = text.chars().last()?.to_ascii_lowercase();
     let (digits, unit) = match suffix {
