@@ -26,6 +26,8 @@ pub struct Config {
     pub huge_pages: bool,
     /// Lock memory that is in use into RAM (`-k`).
     pub lock_memory: bool,
+    /// Bytes of the ledger of items that left lately, 16 an entry; `None`: a hundredth of `memory_max`.
+    pub ledger_bytes: Option<usize>,
 }
 
 impl Config {
@@ -41,6 +43,7 @@ impl Config {
             workers_max: 64,
             huge_pages: false,
             lock_memory: false,
+            ledger_bytes: None,
         }
     }
 }
@@ -340,6 +343,110 @@ pub struct Counters {
     pub evictions_beyond_bound: u64,
 }
 
+/// Why an item left the cache. Each item that left is counted under exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// Died of age.
+    Expired,
+    /// Removed live for want of room.
+    Evicted,
+    /// A new version took its place.
+    Replaced,
+    /// Deleted on request.
+    Deleted,
+    /// Fell to flush_all.
+    Flushed,
+    /// Its value was dropped on request while its key stays (`md x`).
+    Invalidated,
+    /// The value that should have replaced it was over the size limit.
+    TooLarge,
+    /// There was no memory for the value that should have replaced it.
+    NoMemory,
+    /// The memory limit was lowered.
+    LimitLowered,
+}
+
+impl Cause {
+    /// All causes, in the order of their numbers.
+    pub const ALL: [Cause; 9] = [
+        Cause::Expired,
+        Cause::Evicted,
+        Cause::Replaced,
+        Cause::Deleted,
+        Cause::Flushed,
+        Cause::Invalidated,
+        Cause::TooLarge,
+        Cause::NoMemory,
+        Cause::LimitLowered,
+    ];
+
+    /// The word for it on the wire and in statistics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Cause::Expired => "expired",
+            Cause::Evicted => "evicted",
+            Cause::Replaced => "replaced",
+            Cause::Deleted => "deleted",
+            Cause::Flushed => "flushed",
+            Cause::Invalidated => "invalidated",
+            Cause::TooLarge => "too_large",
+            Cause::NoMemory => "no_memory",
+            Cause::LimitLowered => "limit_lowered",
+        }
+    }
+}
+
+/// What is known of a key: where it is, or why it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It is there.
+    Present(Present),
+    /// It left, and this was the last time.
+    Gone(Gone),
+    /// It was never there, or left more than `not_for_secs` seconds ago.
+    Unknown {
+        /// Seconds for which the ledger would remember it.
+        not_for_secs: u32,
+    },
+}
+
+/// An item that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Present {
+    /// Bytes it takes, all told.
+    pub bytes: u64,
+    /// Bytes of its value.
+    pub value_len: usize,
+    /// Seconds that it has to live; `None`: for ever.
+    pub ttl: Option<u32>,
+    /// Seconds since it was stored or read last, modulo 12 days.
+    pub idle_secs: u32,
+    /// Seconds since the segment was opened in which it lies.
+    pub placed_secs: u32,
+    /// Read since it was stored.
+    pub fetched: bool,
+    /// Reads noted, as a power of two: 0, 1, 2, 4 .. 32, which stands for more, too.
+    pub reads: u16,
+    /// Number of its segment.
+    pub segment: u32,
+}
+
+/// An item that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Why.
+    pub cause: Cause,
+    /// Seconds since.
+    pub secs: u32,
+    /// Bytes it took, to a part in a thousand.
+    pub bytes: u64,
+    /// Seconds that it still had to live, to a part in a thousand; `None`: for ever.
+    pub ttl: Option<u32>,
+    /// As [`Present::reads`].
+    pub reads: u16,
+}
+
 /// Removals since start; every item that left the cache is counted under exactly one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removals {
@@ -353,6 +460,8 @@ pub struct Removals {
     pub deleted: u64,
     /// Fell to flush_all.
     pub flushed: u64,
+    /// Their values were dropped on request.
+    pub invalidated: u64,
     /// Removed because the value that should replace it was over the size limit.
     pub too_large: u64,
     /// Removed because there was no memory for the value that should replace it.
@@ -362,6 +471,21 @@ pub struct Removals {
 }
 
 impl Removals {
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Removals) -> Removals {
+        Removals {
+            expired: self.expired - before.expired,
+            evicted: self.evicted - before.evicted,
+            replaced: self.replaced - before.replaced,
+            deleted: self.deleted - before.deleted,
+            flushed: self.flushed - before.flushed,
+            invalidated: self.invalidated - before.invalidated,
+            too_large: self.too_large - before.too_large,
+            no_memory: self.no_memory - before.no_memory,
+            limit_lowered: self.limit_lowered - before.limit_lowered,
+        }
+    }
+
     /// Sum over all causes.
     pub fn total(&self) -> u64 {
         self.expired
@@ -369,6 +493,7 @@ impl Removals {
             + self.replaced
             + self.deleted
             + self.flushed
+            + self.invalidated
             + self.too_large
             + self.no_memory
             + self.limit_lowered
@@ -386,6 +511,12 @@ pub struct Usage {
     pub index_bytes: u64,
     /// Bytes of what eviction remembers and learns from: evicted keys, shadow caches.
     pub eviction_bytes: u64,
+    /// Bytes of the ledger of items that left.
+    pub ledger_bytes: u64,
+    /// Bytes in sealed segments of items that left and of those whose deadline passed, not yet used again.
+    pub dead_bytes: u64,
+    /// Seconds between the last read of the item that was evicted last and its eviction.
+    pub evicted_idle_secs: u32,
     /// Bytes held by segments that are not free.
     pub segment_bytes: u64,
     /// The limit (`-m`), in bytes.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 use crate::cache::Cache;
-use crate::item::{PIECE_HEADER, Piece};
+use crate::item::{NEVER, PIECE_HEADER, Piece};
 use crate::segment::{SegmentId, SegmentState};
 
 impl Cache {
@@ -16,6 +16,7 @@ impl Cache {
     pub fn audit(&self) {
         let mut keys = HashSet::new();
         let mut live: HashMap<SegmentId, u64> = HashMap::new();
+        let mut expiring: HashMap<SegmentId, i64> = HashMap::new();
         let mut pieces: HashMap<u64, Piece> = HashMap::new();
         let mut count = 0;
         self.index.for_each(&self.heap, |hash, location, item| {
@@ -43,7 +44,13 @@ impl Cache {
                 item.deadline() <= header.max_deadline(),
                 "an item outlives what its segment knows"
             );
-            *live.entry(segment).or_default() += self.heap.aligned(item.len()) as u64;
+            let expires = item.deadline() != NEVER;
+            let mut add = |segment, len| {
+                let len = self.heap.aligned(len) as u64;
+                *live.entry(segment).or_default() += len;
+                *expiring.entry(segment).or_default() += if expires { len as i64 } else { 0 };
+            };
+            add(segment, item.len());
             if !item.is_chained() {
                 return;
             }
@@ -67,7 +74,7 @@ impl Cache {
                 );
                 let segment = self.heap.segment_of(piece.location);
                 assert!(item.deadline() <= self.heap.header(segment).max_deadline());
-                *live.entry(segment).or_default() += self.heap.aligned(PIECE_HEADER + piece.len) as u64;
+                add(segment, PIECE_HEADER + piece.len);
                 value_len += piece.len;
             }
             assert_eq!(value_len, item.value_len(), "the pieces add up to the value");
@@ -88,6 +95,10 @@ impl Cache {
             self.items_bytes(),
             "bytes of items in the index and the balance of counts"
         );
+        for (segment, expected) in expiring {
+            let kept = self.heap.header(segment).expiring_total();
+            assert_eq!(kept, expected, "bytes that expire in segment {segment:?}");
+        }
         self.audit_segments(&live);
     }
 

@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex};
 use scrubjay_base::sync::OwnLine;
 use scrubjay_base::time::Now;
 
-use crate::api::{Config, Counters, CurvePoint, Refusal, Usage, item_size};
+use crate::api::{Cause, Config, Counters, CurvePoint, Refusal, Usage, item_size};
 use crate::epoch::Epochs;
 use crate::eviction::{Eviction, Place};
-use crate::expiry::{is_expired, tick};
+use crate::expiry::{is_expired, tick, ttl_secs};
 use crate::index::{Index, KeyHash};
-use crate::item::{ItemRef, NEVER, Room};
-use crate::line::Location;
+use crate::item::{ItemRef, NEVER, PIECE_HEADER, Room};
+use crate::ledger::{self, Leaving, Ledger};
+use crate::line::{Heat, Location};
 use crate::pool::{Born, Pool};
 use crate::reclaim::Reclaimer;
 use crate::segment::{Append, Heap, SegmentHeader, SegmentId, SegmentState};
-use crate::tally::{Cause, Tally};
+use crate::tally::Tally;
 use crate::upload::Uploads;
 use crate::worker::{Member, Turn, Worker};
 
@@ -58,8 +59,44 @@ pub enum CacheError {
         /// The least that works.
         memory_min: usize,
     },
+    /// `ledger_bytes` is over a quarter of `memory_max`.
+    LedgerOverQuarter {
+        /// The size asked for.
+        ledger_bytes: usize,
+        /// The memory limit asked for.
+        memory_max: usize,
+    },
     /// The operating system refused the memory.
     Memory(std::io::Error),
+}
+
+impl std::fmt::Display for CacheError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CacheError::ItemSizeOverHalf {
+                item_size_max,
+                memory_max,
+            } => write!(
+                out,
+                "-I {item_size_max} is over half of -m {memory_max}; give a smaller -I or a larger -m"
+            ),
+            CacheError::MemoryTooSmall {
+                memory_max,
+                memory_min,
+            } => write!(
+                out,
+                "-m {memory_max} is less than the {memory_min} bytes that a cache needs; give more"
+            ),
+            CacheError::LedgerOverQuarter {
+                ledger_bytes,
+                memory_max,
+            } => write!(
+                out,
+                "--ledger-size {ledger_bytes} is over a quarter of -m {memory_max}; give a smaller one or a larger -m"
+            ),
+            CacheError::Memory(error) => write!(out, "cannot have the memory: {error}; lower -m"),
+        }
+    }
 }
 
 /// The cache, shared by all workers.
@@ -73,6 +110,7 @@ pub struct Cache {
     pub(crate) reclaimer: Mutex<Reclaimer>,
     pub(crate) uploads: Uploads,
     pub(crate) eviction: Eviction,
+    pub(crate) ledger: Ledger,
     /// The last CAS number given out; raised by every modification.
     cas: OwnLine<AtomicU64>,
     /// Items in segments of an older incarnation than this are dead; 0 while no flush is being worked off.
@@ -99,6 +137,13 @@ pub(crate) fn check_limits(config: &Config) -> Result<(), CacheError> {
     if item_size_max > memory_max / 2 {
         return Err(CacheError::ItemSizeOverHalf {
             item_size_max,
+            memory_max,
+        });
+    }
+    let ledger_bytes = ledger::bytes_of(memory_max, config.ledger_bytes);
+    if ledger_bytes > memory_max / 4 {
+        return Err(CacheError::LedgerOverQuarter {
+            ledger_bytes,
             memory_max,
         });
     }
@@ -148,6 +193,7 @@ impl Cache {
             reclaimer: Mutex::new(Reclaimer::default()),
             uploads: Uploads::default(),
             eviction: Eviction::new(memory_max),
+            ledger: Ledger::new(ledger::bytes_of(memory_max, config.ledger_bytes)),
             cas: OwnLine::default(),
             flush_below: OwnLine::default(),
             tick: OwnLine::default(),
@@ -212,6 +258,9 @@ impl Cache {
             item_bytes: item_bytes.sum(),
             index_bytes: self.index.bytes() as u64,
             eviction_bytes: self.eviction.bytes() as u64,
+            ledger_bytes: self.ledger_bytes() as u64,
+            dead_bytes: self.dead_bytes(),
+            evicted_idle_secs: self.eviction.evicted_idle_secs.load(Ordering::Relaxed),
             segment_bytes: u64::from(used) * segment_size,
             memory_max: self.memory_max.load(Ordering::Relaxed),
             segments_used: u64::from(used),
@@ -241,7 +290,7 @@ impl Cache {
 
     /// Bytes that an item takes with all its pieces.
     pub(crate) fn whole_len(&self, item: ItemRef<'_>) -> usize {
-        let pieces = |piece: crate::item::Piece| self.heap.aligned(crate::item::PIECE_HEADER + piece.len);
+        let pieces = |piece: crate::item::Piece| self.heap.aligned(PIECE_HEADER + piece.len);
         let own = self.heap.aligned(item.len());
         own + if item.is_chained() {
             item.pieces().map(pieces).sum()
@@ -266,11 +315,28 @@ impl Cache {
 
     /// Fits the number of segments to what the limit leaves beside the index.
     pub(crate) fn balance_budget(&self) {
-        let beside = (self.index.bytes() + self.eviction.bytes()) as u64;
+        let beside = (self.index.bytes() + self.eviction.bytes() + self.ledger_bytes()) as u64;
         let left = self.memory_max.load(Ordering::Relaxed).saturating_sub(beside);
         let segments = left / budget_of_segment(self.heap.segment_size()) as u64;
         self.pool.lock().allow(&self.heap, segments as u32);
         self.eviction.sampler.set_capacity(self.capacity());
+    }
+
+    /// Bytes of dead items in sealed segments.
+    fn dead_bytes(&self) -> u64 {
+        let touched = self.pool.lock().touched();
+        let dead = |segment| {
+            let header = self.heap.header(segment);
+            match header.state() {
+                SegmentState::Sealed => u64::from(header.used() - header.live_at(self.tick())),
+                _ => 0,
+            }
+        };
+        (0..touched).map(SegmentId).map(dead).sum()
+    }
+
+    fn ledger_bytes(&self) -> usize {
+        ledger::bytes_of(self.config.memory_max, self.config.ledger_bytes)
     }
 
     /// Bytes of all segments that may be used.
@@ -394,6 +460,7 @@ impl Cache {
             Append::Room(room) => {
                 let header = self.heap.header(segment);
                 header.raise_deadline(place.deadline);
+                header.note_expiring(place.deadline, room.len() as i32);
                 place.credit(header, room.len());
                 Ok(room)
             }
@@ -473,9 +540,29 @@ impl Cache {
     }
 
     /// Counts an item that no slot points at any more, and its bytes as dead.
-    pub(crate) fn bury(&self, tally: &Tally, location: Location, item: ItemRef<'_>, cause: Cause) {
+    pub(crate) fn bury(
+        &self,
+        turn: &Turn<'_>,
+        location: Location,
+        item: ItemRef<'_>,
+        heat: Heat,
+        cause: Cause,
+    ) {
+        let tally = turn.tally;
+        let bytes = self.whole_len(item) as u64;
         tally.removed(cause).add(1);
-        tally.removed_bytes.add(self.whole_len(item) as u64);
+        tally.removed_bytes.add(bytes);
+        // A key whose version was replaced is not gone.
+        if !matches!(cause, Cause::Replaced | Cause::Invalidated) {
+            let leaving = Leaving {
+                cause,
+                secs: turn.secs,
+                bytes,
+                ttl: ttl_secs(item.deadline(), turn.tick),
+                level: heat.level(),
+            };
+            self.ledger.note(self.index.hash(item.key()), &leaving);
+        }
         if !item.state().fetched() {
             match cause {
                 Cause::Evicted => tally.evicted_unfetched.add(1),
@@ -483,33 +570,40 @@ impl Cache {
                 _ => {}
             }
         }
-        self.count_dead(location, item.len());
+        let deadline = item.deadline();
+        self.count_dead(location, item.len(), deadline);
         if item.is_chained() {
             for piece in item.pieces() {
-                self.count_dead(piece.location, crate::item::PIECE_HEADER + piece.len);
+                self.count_dead(piece.location, PIECE_HEADER + piece.len, deadline);
             }
         }
     }
 
-    /// Counts `len` bytes at `location` as dead.
-    pub(crate) fn count_dead(&self, location: Location, len: usize) {
+    /// Counts `len` bytes at `location`, which would have died at `deadline`, as dead.
+    pub(crate) fn count_dead(&self, location: Location, len: usize, deadline: u32) {
         let dead = self.heap.aligned(len) as u32;
-        self.heap
-            .header(self.heap.segment_of(location))
-            .dead
-            .fetch_add(dead, Ordering::Relaxed);
+        let header = self.heap.header(self.heap.segment_of(location));
+        header.note_expiring(deadline, -(dead as i32));
+        header.dead.fetch_add(dead, Ordering::Relaxed);
     }
 
-    /// Makes sure that the segments of an item, its pieces' among them, are kept until `deadline`.
-    pub(crate) fn raise_deadlines(&self, location: Location, item: ItemRef<'_>, deadline: u32) {
-        self.heap
-            .header(self.heap.segment_of(location))
-            .raise_deadline(deadline);
+    /// What lies at `location` dies at another time than it was put there for.
+    pub(crate) fn change_expiring(&self, location: Location, len: usize, from: u32, to: u32) {
+        if from != to {
+            let header = self.heap.header(self.heap.segment_of(location));
+            let len = self.heap.aligned(len) as i32;
+            header.raise_deadline(to);
+            header.note_expiring(from, -len);
+            header.note_expiring(to, len);
+        }
+    }
+
+    /// As `change_expiring`, for an item that was put there for `from` and all its pieces.
+    pub(crate) fn change_deadlines(&self, location: Location, item: ItemRef<'_>, from: u32, to: u32) {
+        self.change_expiring(location, item.len(), from, to);
         if item.is_chained() {
             for piece in item.pieces() {
-                self.heap
-                    .header(self.heap.segment_of(piece.location))
-                    .raise_deadline(deadline);
+                self.change_expiring(piece.location, PIECE_HEADER + piece.len, from, to);
             }
         }
     }
@@ -570,7 +664,8 @@ impl Cache {
 
     fn bury_pushed_out(&self, turn: &Turn<'_>, pushed_out: &[Location]) {
         for &location in pushed_out {
-            self.bury(turn.tally, location, self.heap.item(location), Cause::Evicted);
+            let item = self.heap.item(location);
+            self.bury(turn, location, item, Heat::default(), Cause::Evicted);
         }
     }
 

@@ -77,6 +77,8 @@ pub(crate) struct Eviction {
     pub(crate) ghost: Ghost,
     pub(crate) sampler: Sampler,
     bytes: usize,
+    /// Seconds since its last read of the item that was evicted last; written by the reclaimer.
+    pub(crate) evicted_idle_secs: AtomicU32,
 }
 
 impl Eviction {
@@ -90,6 +92,7 @@ impl Eviction {
             ghost: Ghost::new(memory_max),
             sampler: Sampler::new(memory_max),
             bytes: bytes_of(memory_max),
+            evicted_idle_secs: AtomicU32::new(0),
         }
     }
 

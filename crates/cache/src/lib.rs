@@ -13,6 +13,7 @@ mod expiry;
 mod ghost;
 mod index;
 mod item;
+mod ledger;
 mod line;
 #[cfg(all(test, loom))]
 mod models;
@@ -29,8 +30,9 @@ mod value;
 mod worker;
 
 pub use api::{
-    Arith, ArithOutcome, Body, Config, Counters, CurvePoint, Delete, DeleteOutcome, FLAGS_ITEM_OVERHEAD, Get,
-    Hit, PinnedSlice, Refusal, Removals, Store, StoreMode, StoreOutcome, Usage, Win, admits, item_size,
+    Arith, ArithOutcome, Body, Cause, Config, Counters, CurvePoint, Delete, DeleteOutcome,
+    FLAGS_ITEM_OVERHEAD, Get, Gone, Hit, PinnedSlice, Present, Refusal, Removals, Store, StoreMode,
+    StoreOutcome, Usage, Why, Win, admits, item_size,
 };
 pub use cache::{Cache, CacheError};
 pub use shadow::{Ageing, Shadow};

@@ -121,6 +121,14 @@ impl Heat {
         LEVEL_READS[usize::from(self.level)]
     }
 
+    /// Reads noted as a power of two, 0 to 32.
+    pub(crate) fn reads_class(self) -> u16 {
+        match self.reads() {
+            0 => 0,
+            reads => 1 << reads.ilog2(),
+        }
+    }
+
     /// The same item in a new place, where it was not read yet.
     pub(crate) fn cooled(self) -> Heat {
         Heat { hit: false, ..self }

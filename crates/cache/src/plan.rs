@@ -13,6 +13,7 @@ use crate::eviction::{self, LOGS, MEAN_SIZE_AT_START};
 use crate::expiry::{BUCKETS, TICKS_PER_SEC, bucket};
 use crate::index::PUNCH_BATCH;
 use crate::item::{Header, NEVER, PIECE_HEADER, ValueShape};
+use crate::ledger;
 use crate::plan::growth::Growth;
 use crate::pool::{AHEAD_MIN, OPEN_MIN, OPEN_SHARE, RESERVE};
 use crate::segment::{PAGE_SIZE, SEGMENT_START, SegmentHeader, unit_shift};
@@ -52,7 +53,7 @@ pub struct MemoryUse {
     pub tails: f64,
     /// The index.
     pub index: f64,
-    /// What eviction remembers and learns from.
+    /// What eviction remembers and learns from, and the ledger of what left.
     pub eviction: f64,
     /// Headers of all segments.
     pub segment_headers: f64,
@@ -133,6 +134,7 @@ pub fn memory_for(config: &Config, sample: &[ItemMeasure], items: u64) -> Option
 /// Items laid into segments, as appending to each log's open segment lays them.
 struct Packing {
     memory_max: usize,
+    ledger_bytes: usize,
     segment_size: usize,
     unit: usize,
     cas: Option<u64>,
@@ -154,6 +156,7 @@ impl Packing {
         let shift = segment_shift(config.memory_max);
         Ok(Packing {
             memory_max: config.memory_max,
+            ledger_bytes: ledger::bytes_of(config.memory_max, config.ledger_bytes),
             segment_size: 1 << shift,
             unit: 1 << unit_shift(shift, segments_max(config.memory_max, shift)),
             // Numbers of more than four bytes come after four thousand million modifications.
@@ -301,7 +304,7 @@ impl Packing {
 
     /// How many items fit beside an index of so many pages.
     fn items_beside(&self, pages: usize) -> u64 {
-        let beside = pages * PAGE_SIZE + eviction::bytes_of(self.memory_max);
+        let beside = pages * PAGE_SIZE + eviction::bytes_of(self.memory_max) + self.ledger_bytes;
         let left = self.memory_max.saturating_sub(beside);
         let allowed = (left / budget_of_segment(self.segment_size)) as u32;
         // Opening a segment that leaves no more free ones than these makes room for the next; until then one is empty.
@@ -319,7 +322,7 @@ impl Packing {
         let full = scaled(self.item_bytes()) / self.segment_payload();
         let budget = budget_of_segment(self.segment_size) as f64;
         let index = (pages * PAGE_SIZE) as f64;
-        let eviction = eviction::bytes_of(self.memory_max) as f64;
+        let eviction = (eviction::bytes_of(self.memory_max) + self.ledger_bytes) as f64;
         let segments = ((self.memory_max as f64 - index - eviction) / budget)
             .max(0.0)
             .floor();

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use crate::api::Refusal;
+use crate::api::{Cause, Refusal};
 use crate::cache::Cache;
 use crate::eviction::{LOGS, Place};
 use crate::expiry::is_expired;
@@ -15,7 +15,6 @@ use crate::index::{Entry, KeyHash};
 use crate::item::{Header, ItemRef, PIECE_HEADER, Piece, ValueShape};
 use crate::line::{Heat, Location};
 use crate::segment::{SegmentHeader, SegmentId, SegmentState};
-use crate::tally::Cause;
 use crate::worker::Turn;
 
 /// Dead bytes in sealed segments may be this share of them (one over it) when something live is evicted. Promise P1.
@@ -201,7 +200,7 @@ impl Cache {
                 survey.waiting = true;
                 continue;
             }
-            let (used, live) = (header.used(), header.live());
+            let (used, live) = (header.used(), header.live_at(turn.tick));
             survey.used += u64::from(used);
             survey.dead += u64::from(used - live);
             if self.is_wholly_dead(segment, header, turn.tick) {
@@ -368,7 +367,7 @@ impl Cache {
         if let Some(cause) = self.death(location, item.deadline(), turn.tick) {
             locked.remove(&entry);
             drop(locked);
-            self.bury(turn.tally, location, item, cause);
+            self.bury(turn, location, item, entry.heat, cause);
             return;
         }
         let len = self.heap.aligned(item.len()) as u32;
@@ -395,13 +394,11 @@ impl Cache {
         let entry = locked.find_location(location);
         let Some(entry) = entry.filter(|_| self.death(location, item.deadline(), turn.tick).is_none()) else {
             drop(locked);
-            self.count_dead(new, item.len());
+            self.count_dead(new, item.len(), place.deadline);
             return self.bury_if_dead(turn, location, hash);
         };
         copy.take_over(item);
-        self.heap
-            .header(self.heap.segment_of(new))
-            .raise_deadline(item.deadline());
+        self.change_expiring(new, item.len(), place.deadline, item.deadline());
         let heat = if judged {
             kept_heat(mercy, &entry)
         } else {
@@ -415,9 +412,11 @@ impl Cache {
 
     /// Counts a live item as gone for want of room, and remembers its key.
     fn bury_evicted(&self, turn: &Turn<'_>, entry: &Entry<'_>, hash: KeyHash, cause: Cause) {
+        let idle = entry.item.header().idle_secs(turn.secs);
+        self.eviction.evicted_idle_secs.store(idle, Ordering::Relaxed);
         // One more than it was read: that it will be asked for again.
         self.eviction.ghost.put(hash, entry.heat.level() + 1);
-        self.bury(turn.tally, entry.location, entry.item, cause);
+        self.bury(turn, entry.location, entry.item, entry.heat, cause);
     }
 
     /// Where an item of a victim goes.
@@ -452,7 +451,7 @@ impl Cache {
                 .unwrap_or(Cause::Flushed);
             locked.remove(&entry);
             drop(locked);
-            self.bury(turn.tally, location, entry.item, cause);
+            self.bury(turn, location, entry.item, entry.heat, cause);
         }
     }
 
@@ -480,7 +479,7 @@ impl Cache {
         if let Some(cause) = death {
             locked.remove(&entry);
             drop(locked);
-            self.bury(turn.tally, entry.location, entry.item, cause);
+            self.bury(turn, entry.location, entry.item, entry.heat, cause);
             return;
         }
         let judged = entry.item.pieces().next() == Some(old);
@@ -503,9 +502,7 @@ impl Cache {
         let mut locked = self.index.lock(&self.heap, hash);
         // The owner itself may have moved; a copy that is still being made takes its table under this lock.
         let moved = locked.find_by(owns).is_some_and(|entry| {
-            self.heap
-                .header(self.heap.segment_of(new.location))
-                .raise_deadline(entry.item.deadline());
+            self.change_expiring(new.location, piece.len(), place.deadline, entry.item.deadline());
             if judged {
                 locked.replace(&entry, entry.location, kept_heat(mercy, &entry));
             }
@@ -516,7 +513,7 @@ impl Cache {
             *kept += len;
             segment.dead.fetch_add(len, Ordering::Relaxed);
         } else {
-            self.count_dead(new.location, piece.len());
+            self.count_dead(new.location, piece.len(), place.deadline);
         }
     }
 }

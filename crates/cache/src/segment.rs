@@ -3,11 +3,11 @@
 //! Everything lies in one mapping: segment headers, two index extents, the heap. Items are appended to open segments;
 //! what a segment's life looks like is told in `pool.rs`.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use scrubjay_io::memory::Memory;
 
-use crate::item::{ItemRef, Room};
+use crate::item::{ItemRef, NEVER, Room};
 use crate::line::{Line, Location};
 
 /// Lines in a page of the index.
@@ -68,9 +68,17 @@ pub(crate) struct SegmentHeader {
     opened_tick: AtomicU32,
     /// The inflation when it was opened, the bits of an f64. See `eviction.rs`.
     inflation: AtomicU64,
+    /// Where the bins of `expiring` begin and how wide they are, in ticks, as two halves; 0 while nothing here expires.
+    bins: AtomicU64,
+    /// Bytes of live items here by their deadline; the last bin has all later ones. Raised and lowered by whoever puts,
+    /// touches or removes an item, under its line's lock or before it is published.
+    expiring: [AtomicI32; BINS],
     /// Sum over the bytes put here of their priority above `inflation`, in 1/65,536; raised by appenders.
     worth: AtomicI64,
 }
+
+/// Bins of deadlines of a segment.
+const BINS: usize = 8;
 
 /// Parts of one in which worth is kept.
 const WORTH_SCALE: f64 = 65536.0;
@@ -140,12 +148,67 @@ impl SegmentHeader {
         self.inflation() + worth / f64::from(self.used().max(1))
     }
 
+    /// Counts `len` bytes that die at `deadline`: a positive number comes, a negative one goes.
+    #[inline]
+    pub(crate) fn note_expiring(&self, deadline: u32, len: i32) {
+        if deadline == NEVER {
+            return;
+        }
+        let mut bins = self.bins.load(Ordering::Relaxed);
+        if bins == 0 {
+            // Most lie between three quarters of the first one's life and twice that.
+            let life = deadline.saturating_sub(self.opened_tick()).max(BINS as u32);
+            let start = u64::from(self.opened_tick()) + u64::from(life) * 3 / 4;
+            let wanted = start << 32 | u64::from(life / BINS as u32);
+            let set = self
+                .bins
+                .compare_exchange(0, wanted, Ordering::Relaxed, Ordering::Relaxed);
+            bins = set.map_or_else(|other| other, |_| wanted);
+        }
+        let (start, width) = ((bins >> 32) as u32, bins as u32);
+        let bin = deadline.saturating_sub(start + 1) / width;
+        self.expiring[(bin as usize).min(BINS - 1)].fetch_add(len, Ordering::Relaxed);
+    }
+
+    /// Bytes of items whose deadline has passed at `tick` and that still have a slot; at least these, to a bin.
+    pub(crate) fn expired(&self, tick: u32) -> u32 {
+        let bins = self.bins.load(Ordering::Relaxed);
+        if bins == 0 {
+            return 0;
+        }
+        let (start, width) = (bins >> 32, bins & u64::from(u32::MAX));
+        let ends = |bin: usize| match bin + 1 {
+            BINS => u64::from(self.max_deadline()),
+            next => start + width * next as u64,
+        };
+        (0..BINS)
+            .filter(|&bin| ends(bin) <= u64::from(tick))
+            .map(|bin| self.expiring[bin].load(Ordering::Relaxed).max(0) as u32)
+            .sum::<u32>()
+            .min(self.live())
+    }
+
+    /// Bytes of items that are alive at `tick`, as far as it is known.
+    pub(crate) fn live_at(&self, tick: u32) -> u32 {
+        self.live() - self.expired(tick)
+    }
+
+    /// Bytes of live items that expire at all.
+    pub(crate) fn expiring_total(&self) -> i64 {
+        let bins = self.expiring.iter();
+        bins.map(|bin| i64::from(bin.load(Ordering::Relaxed))).sum()
+    }
+
     /// Starts a new life in `log`.
     pub(crate) fn open(&self, incarnation: u64, log: usize, tick: u32, inflation: f64) {
         self.log.store(log as u32, Ordering::Relaxed);
         self.opened_tick.store(tick, Ordering::Relaxed);
         self.inflation.store(inflation.to_bits(), Ordering::Relaxed);
         self.worth.store(0, Ordering::Relaxed);
+        self.bins.store(0, Ordering::Relaxed);
+        self.expiring
+            .iter()
+            .for_each(|bin| bin.store(0, Ordering::Relaxed));
         self.write_offset.store(SEGMENT_START, Ordering::Relaxed);
         self.end.store(0, Ordering::Relaxed);
         self.dead.store(0, Ordering::Relaxed);

@@ -4,7 +4,8 @@
 //! and the store into the slot, so that of two racing adds, replaces or cas exactly one wins.
 
 use crate::api::{
-    Arith, ArithOutcome, Body, Delete, DeleteOutcome, PinnedSlice, Refusal, Store, StoreMode, StoreOutcome,
+    Arith, ArithOutcome, Body, Cause, Delete, DeleteOutcome, PinnedSlice, Refusal, Store, StoreMode,
+    StoreOutcome,
 };
 use scrubjay_base::number::parse_u64;
 
@@ -13,7 +14,6 @@ use crate::index::{KeyHash, Locked};
 use crate::item::{Header, ItemRef, ValueShape};
 use crate::line::{Heat, Location};
 use crate::sampler::Event;
-use crate::tally::Cause;
 use crate::upload::{PieceList, Upload};
 use crate::value::Value;
 use crate::worker::Worker;
@@ -32,6 +32,8 @@ struct Draft<'a> {
     pieces: Option<PieceList>,
     /// What is known of how often its key is read.
     heat: Heat,
+    /// What becomes of the item in whose place it comes.
+    replaces: Cause,
 }
 
 /// What the old item, if any, means for a store.
@@ -179,7 +181,7 @@ impl Worker {
                 let fits = draft.item.set_deadline(old.deadline);
                 debug_assert!(fits, "drafted with a deadline");
                 draft.item.set_lease(true, old.win);
-                cache.raise_deadlines(draft.location, draft.item, old.deadline);
+                cache.change_deadlines(draft.location, draft.item, header.deadline, old.deadline);
             }
         }
         self.publish(locked, key, draft);
@@ -237,6 +239,7 @@ impl Worker {
             location,
             pieces: None,
             heat,
+            replaces: Cause::Replaced,
         })
     }
 
@@ -245,7 +248,7 @@ impl Worker {
         hash: KeyHash,
         key: &[u8],
         header: &Header,
-        pieces: PieceList,
+        mut pieces: PieceList,
         heat: Heat,
     ) -> Result<Draft<'_>, Refusal> {
         let cache = self.member.cache();
@@ -267,6 +270,7 @@ impl Worker {
             location,
             pieces: Some(pieces),
             heat,
+            replaces: Cause::Replaced,
         })
     }
 
@@ -278,7 +282,10 @@ impl Worker {
 
     /// The draft is not wanted: its bytes are dead.
     fn discard(&self, draft: Draft<'_>) {
-        self.member.cache().count_dead(draft.location, draft.item.len());
+        let deadline = draft.item.deadline();
+        self.member
+            .cache()
+            .count_dead(draft.location, draft.item.len(), deadline);
     }
 
     /// Locks the key's line; if its page is full, the index grows there first.
@@ -325,14 +332,15 @@ impl Worker {
         turn.tally.created_bytes.add(cache.whole_len(draft.item) as u64);
         if let Some(old) = old {
             cache.bury(
-                turn.tally,
+                &turn,
                 old.location,
                 old.item,
-                death.unwrap_or(Cause::Replaced),
+                old.heat,
+                death.unwrap_or(draft.replaces),
             );
         }
         if let Some(victim) = pushed_out {
-            cache.bury(turn.tally, victim.location, victim.item, Cause::Evicted);
+            cache.bury(&turn, victim.location, victim.item, victim.heat, Cause::Evicted);
         }
     }
 
@@ -372,7 +380,15 @@ impl Worker {
                     )
                 };
                 let heat = self.heat_of(hash, None);
-                match self.write_joined(hash, store.key, &header, None, &addition.slices(), heat) {
+                match self.write_joined(
+                    hash,
+                    store.key,
+                    &header,
+                    None,
+                    &addition.slices(),
+                    heat,
+                    Cause::Replaced,
+                ) {
                     Joined::Done(outcome) => return outcome,
                     Joined::Changed => continue,
                 }
@@ -401,7 +417,15 @@ impl Worker {
             } else {
                 parts.splice(0..0, added);
             }
-            match self.write_joined(hash, store.key, &header, Some((location, old)), &parts, heat) {
+            match self.write_joined(
+                hash,
+                store.key,
+                &header,
+                Some((location, old)),
+                &parts,
+                heat,
+                Cause::Replaced,
+            ) {
                 Joined::Done(outcome) => return outcome,
                 Joined::Changed => {}
             }
@@ -416,6 +440,7 @@ impl Worker {
         expected: Option<(Location, Header)>,
         parts: &[&[u8]],
         heat: Heat,
+        replaces: Cause,
     ) -> Joined {
         let cache = self.member.cache();
         let value_len = parts.iter().map(|part| part.len()).sum();
@@ -423,7 +448,7 @@ impl Worker {
             return Joined::Done(StoreOutcome::Refused(Refusal::TooLarge));
         }
         let draft = match self.draft_bytes(hash, key, header, parts, heat) {
-            Ok(draft) => draft,
+            Ok(draft) => Draft { replaces, ..draft },
             Err(why) => return Joined::Done(StoreOutcome::Refused(why)),
         };
         if self.publish_if(hash, key, draft, expected) {
@@ -511,7 +536,15 @@ impl Worker {
                 last_access: self.turn().secs,
                 ..old
             };
-            match self.write_joined(hash, arith.key, &header, Some((location, old)), &[&digits], heat) {
+            match self.write_joined(
+                hash,
+                arith.key,
+                &header,
+                Some((location, old)),
+                &[&digits],
+                heat,
+                Cause::Replaced,
+            ) {
                 Joined::Changed => {}
                 Joined::Done(StoreOutcome::Stored { cas, .. }) => {
                     break ArithOutcome::Value {
@@ -589,7 +622,15 @@ impl Worker {
                 win: old.win && !delete.invalidate,
                 ..old
             };
-            match self.write_joined(hash, delete.key, &header, Some((location, old)), &[], heat) {
+            match self.write_joined(
+                hash,
+                delete.key,
+                &header,
+                Some((location, old)),
+                &[],
+                heat,
+                Cause::Invalidated,
+            ) {
                 Joined::Changed => {}
                 Joined::Done(StoreOutcome::Stored { .. }) => return DeleteOutcome::Deleted,
                 Joined::Done(_) => return DeleteOutcome::NoMemory,

@@ -2,20 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::api::{Counters, Removals};
-
-/// Why an item left the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    Expired,
-    Evicted,
-    Replaced,
-    Deleted,
-    Flushed,
-    TooLarge,
-    NoMemory,
-    LimitLowered,
-}
+use crate::api::{Cause, Counters, Removals};
 
 /// One worker's counts.
 #[derive(Debug, Default)]
@@ -26,7 +13,7 @@ pub(crate) struct Tally {
     /// Bytes of the items created, with all their pieces, and of those removed.
     pub(crate) created_bytes: Count,
     pub(crate) removed_bytes: Count,
-    removed: [Count; 8],
+    removed: [Count; Cause::ALL.len()],
     pub(crate) evicted_unfetched: Count,
     pub(crate) expired_unfetched: Count,
     pub(crate) relocated_bytes: Count,
@@ -75,6 +62,7 @@ impl Tally {
             replaced: sum.removed.replaced + removed(Cause::Replaced),
             deleted: sum.removed.deleted + removed(Cause::Deleted),
             flushed: sum.removed.flushed + removed(Cause::Flushed),
+            invalidated: sum.removed.invalidated + removed(Cause::Invalidated),
             too_large: sum.removed.too_large + removed(Cause::TooLarge),
             no_memory: sum.removed.no_memory + removed(Cause::NoMemory),
             limit_lowered: sum.removed.limit_lowered + removed(Cause::LimitLowered),

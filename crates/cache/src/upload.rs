@@ -132,6 +132,7 @@ impl Cache {
                     Append::Room(room) => {
                         let header = self.heap.header(segment);
                         header.raise_deadline(place.deadline);
+                        header.note_expiring(place.deadline, room.len() as i32);
                         place.credit(header, room.len());
                         let len = len.min(room.len() - PIECE_HEADER);
                         return Ok((room, len));
@@ -151,15 +152,18 @@ pub(crate) struct PieceList {
     member: Arc<Member>,
     pieces: Vec<Piece>,
     value_len: usize,
+    /// Deadline for which the pieces were put where they lie.
+    deadline: u32,
     published: bool,
 }
 
 impl PieceList {
-    fn new(member: &Arc<Member>) -> PieceList {
+    fn new(member: &Arc<Member>, deadline: u32) -> PieceList {
         PieceList {
             member: Arc::clone(member),
             pieces: Vec::new(),
             value_len: 0,
+            deadline,
             published: false,
         }
     }
@@ -171,7 +175,7 @@ impl PieceList {
         parts: &[&[u8]],
         place: &Place,
     ) -> Result<PieceList, Refusal> {
-        let mut list = PieceList::new(member);
+        let mut list = PieceList::new(member, place.deadline);
         let mut left = parts.iter().map(|part| part.len()).sum::<usize>();
         let mut parts = parts.iter().copied();
         let mut part: &[u8] = &[];
@@ -224,13 +228,13 @@ impl PieceList {
     }
 
     /// Says whose pieces they are, before the item is published.
-    pub(crate) fn belong_to(&self, hash: KeyHash, deadline: u32) {
-        let heap = &self.member.cache().heap;
+    pub(crate) fn belong_to(&mut self, hash: KeyHash, deadline: u32) {
+        let cache = self.member.cache();
         for piece in &self.pieces {
-            heap.item(piece.location).set_piece_owner(hash.0);
-            heap.header(heap.segment_of(piece.location))
-                .raise_deadline(deadline);
+            cache.heap.item(piece.location).set_piece_owner(hash.0);
+            cache.change_expiring(piece.location, PIECE_HEADER + piece.len, self.deadline, deadline);
         }
+        self.deadline = deadline;
     }
 
     /// The item that names the pieces is published.
@@ -244,7 +248,7 @@ impl Drop for PieceList {
         let cache = self.member.cache();
         for piece in &self.pieces {
             if !self.published {
-                cache.count_dead(piece.location, PIECE_HEADER + piece.len);
+                cache.count_dead(piece.location, PIECE_HEADER + piece.len, self.deadline);
             }
             let segment = cache.heap.segment_of(piece.location);
             // Release: the pieces' bytes and owner are written before the segment may be emptied.
@@ -362,12 +366,12 @@ impl Upload {
             let len = room.len();
             let location = room.location();
             room.fill();
-            cache.count_dead(location, len);
+            cache.count_dead(location, len, self.deadline);
             return Err(Refusal::NoMemory);
         }
         progress
             .pieces
-            .get_or_insert_with(|| PieceList::new(&self.member))
+            .get_or_insert_with(|| PieceList::new(&self.member, self.deadline))
             .add(&mut room, got);
         room.shorten_to_piece(got);
         // SAFETY: the piece list keeps the segment; the room is taken from under this lock only.

@@ -6,14 +6,18 @@ use std::sync::Arc;
 use scrubjay_base::time::Now;
 
 use crate::api::Body;
-use crate::api::{Delete, DeleteOutcome, Get, Hit, Refusal, Store, StoreMode, StoreOutcome, Win, admits};
+use crate::api::{
+    Cause, Delete, DeleteOutcome, Get, Gone, Hit, Present, Refusal, Store, StoreMode, StoreOutcome, Why, Win,
+    admits,
+};
 use crate::cache::Cache;
-use crate::expiry::{deadline, ttl_secs};
+use crate::expiry::{TICKS_PER_SEC, deadline, ttl_secs};
 use crate::index::{Entry, Found, KeyHash, Locked};
-use crate::item::{Header, ItemRef, NEVER};
+use crate::item::{Header, ItemRef, NEVER, PIECE_HEADER};
+use crate::ledger;
 use crate::line::{Heat, Location};
 use crate::sampler::Event;
-use crate::tally::{Cause, Tally};
+use crate::tally::Tally;
 use crate::value::Value;
 
 /// A registered worker, shared with the pins that outlive its turns.
@@ -330,7 +334,9 @@ impl Worker {
         }
         if let Some(deadline) = change.deadline {
             // Before the item says so: whoever drops the segment at its old end asks each item.
-            self.member.cache.raise_deadlines(entry.location, item, deadline);
+            self.member
+                .cache
+                .change_deadlines(entry.location, item, item.deadline(), deadline);
         }
         locked.change_in_place(|| {
             let fits = change.deadline.is_none_or(|deadline| item.set_deadline(deadline))
@@ -374,7 +380,7 @@ impl Worker {
         let Some((found, seen)) = still.filter(|(_, seen)| changed(*seen).same_shape(&new_header)) else {
             let len = room.len();
             room.fill();
-            cache.count_dead(new, len);
+            cache.count_dead(new, len, place.deadline);
             return Rewrite::Changed;
         };
         let copy = crate::reclaim::copy_item(room, &changed(seen), found.item);
@@ -384,11 +390,17 @@ impl Worker {
             .filter(|entry| entry.location == location && entry.item.header().same_words(&seen));
         let Some(entry) = entry else {
             drop(locked);
-            cache.count_dead(new, copy.len());
+            cache.count_dead(new, copy.len(), place.deadline);
             return Rewrite::Changed;
         };
         copy.take_over_pieces(entry.item);
-        cache.raise_deadlines(new, copy, new_header.deadline);
+        cache.change_expiring(new, copy.len(), place.deadline, copy.deadline());
+        let (before, now) = (entry.item.deadline(), copy.deadline());
+        if copy.is_chained() {
+            for piece in copy.pieces() {
+                cache.change_expiring(piece.location, PIECE_HEADER + piece.len, before, now);
+            }
+        }
         locked.replace(&entry, new, entry.heat);
         drop(locked);
         turn.tally
@@ -398,7 +410,7 @@ impl Worker {
             .removed_bytes
             .add(cache.heap.aligned(entry.item.len()) as u64);
         // The pieces live on under the new head.
-        cache.count_dead(location, entry.item.len());
+        cache.count_dead(location, entry.item.len(), before);
         Rewrite::Done(new)
     }
 
@@ -420,7 +432,13 @@ impl Worker {
             if !delete.invalidate {
                 locked.remove(&entry);
                 drop(locked);
-                cache.bury(self.turn().tally, entry.location, entry.item, Cause::Deleted);
+                cache.bury(
+                    &self.turn(),
+                    entry.location,
+                    entry.item,
+                    entry.heat,
+                    Cause::Deleted,
+                );
                 cache.eviction.note(hash, self.tick(), || Event::Deleted);
                 return DeleteOutcome::Deleted;
             }
@@ -441,6 +459,57 @@ impl Worker {
         }
     }
 
+    /// Where the item under `key` is, or why it is gone. Leaves no trace.
+    pub fn why(&self, key: &[u8]) -> Why {
+        let cache = &*self.member.cache;
+        cache.epochs.announce_again(self.member.index);
+        let hash = cache.index.hash(key);
+        if let Some((found, header)) = self.look(hash, key) {
+            let segment = cache.heap.segment_of(found.location);
+            let opened = cache.heap.header(segment).opened_tick();
+            return Why::Present(Present {
+                bytes: cache.whole_len(found.item) as u64,
+                value_len: found.item.value_len(),
+                ttl: ttl_secs(header.deadline, self.tick()),
+                idle_secs: header.idle_secs(self.secs),
+                placed_secs: self.tick().saturating_sub(opened) / TICKS_PER_SEC,
+                fetched: header.fetched,
+                reads: found.heat().reads_class(),
+                segment: segment.0,
+            });
+        }
+        // The item may be dead and not have been noticed.
+        let unnoticed = cache.index.find(&cache.heap, hash, key).and_then(|found| {
+            let deadline = found.item.deadline();
+            let cause = cache.death(found.location, deadline, self.tick())?;
+            found.unchanged().then(|| Gone {
+                cause,
+                secs: match cause {
+                    Cause::Expired => self.tick().saturating_sub(deadline) / TICKS_PER_SEC,
+                    _ => 0,
+                },
+                bytes: cache.whole_len(found.item) as u64,
+                ttl: ttl_secs(deadline, self.tick()),
+                reads: found.heat().reads_class(),
+            })
+        });
+        if let Some(gone) = unnoticed {
+            return Why::Gone(gone);
+        }
+        match cache.ledger.find(hash) {
+            ledger::Entry::Left(leaving) => Why::Gone(Gone {
+                cause: leaving.cause,
+                secs: self.secs.saturating_sub(leaving.secs),
+                bytes: leaving.bytes,
+                ttl: leaving.ttl,
+                reads: Heat::remembered(leaving.level).reads_class(),
+            }),
+            ledger::Entry::NotSince(secs) => Why::Unknown {
+                not_for_secs: self.secs.saturating_sub(secs),
+            },
+        }
+    }
+
     /// A value for `key` was refused before it could be stored: as memcached does for `set` and `ms`, the old item goes,
     /// so that nobody reads what should have been overwritten.
     pub fn refuse(&mut self, key: &[u8], why: Refusal) {
@@ -456,7 +525,7 @@ impl Worker {
             Refusal::TooLarge => Cause::TooLarge,
             Refusal::NoMemory => Cause::NoMemory,
         };
-        cache.bury(self.turn().tally, entry.location, entry.item, cause);
+        cache.bury(&self.turn(), entry.location, entry.item, entry.heat, cause);
     }
 
     /// Makes everything stored until now (`delay` 0 or negative), or until the moment that `delay` names as an exptime,
@@ -466,7 +535,7 @@ impl Worker {
         if delay <= 0 {
             return cache.flush_now();
         }
-        let millis_per_tick = 1000 / u64::from(crate::expiry::TICKS_PER_SEC);
+        let millis_per_tick = 1000 / u64::from(TICKS_PER_SEC);
         let relative = (delay <= 60 * 60 * 24 * 30).then(|| self.now.millis() + delay as u64 * 1000);
         cache.flush_later(relative.unwrap_or_else(|| u64::from(self.deadline(delay)) * millis_per_tick));
         cache.flush_if_due(self.now);

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{
-    Arith, ArithOutcome, Body, Cache, Config, Delete, DeleteOutcome, Get, Refusal, Store, StoreMode,
-    StoreOutcome, Worker,
+    Arith, ArithOutcome, Body, Cache, Cause, Config, Delete, DeleteOutcome, Get, Refusal, Store, StoreMode,
+    StoreOutcome, Why, Worker,
 };
 
 fn store<'a>(key: &'a [u8], value: &'a [u8], exptime: i64) -> Store<'a> {
@@ -479,5 +479,135 @@ fn threads_under_pressure_read_whole_values_of_the_right_key_and_never_older_one
         });
     });
     assert!(cache.counters().removed.evicted > 0);
+    cache.audit();
+}
+
+#[test]
+fn every_item_that_left_has_one_cause_and_why_names_it() {
+    let cache = cache(8 << 20);
+    let mut worker = cache.worker();
+    let second = Now::from_millis;
+    worker.begin_turn(second(1_000));
+    let why = |worker: &Worker, key: &str| match worker.why(key.as_bytes()) {
+        Why::Gone(gone) => Some(gone.cause),
+        Why::Present(_) | Why::Unknown { .. } => None,
+    };
+    assert_eq!(
+        worker.why(b"never"),
+        Why::Unknown { not_for_secs: 1 },
+        "since the clock's start"
+    );
+    for key in ["expires", "deleted", "refused", "flushed"] {
+        set(
+            &mut worker,
+            key.as_bytes(),
+            b"value",
+            i64::from(key == "expires") * 5,
+        );
+    }
+    let Why::Present(present) = worker.why(b"expires") else {
+        panic!("just stored");
+    };
+    assert_eq!(
+        (present.ttl, present.value_len, present.reads, present.fetched),
+        (Some(5), 5, 0, false)
+    );
+    worker.delete(&Delete::key(b"deleted"));
+    worker.refuse(b"refused", Refusal::TooLarge);
+    worker.begin_turn(second(7_000));
+    assert_eq!(
+        why(&worker, "expires"),
+        Some(Cause::Expired),
+        "before anybody noticed"
+    );
+    worker.go_idle();
+    cache.maintain(second(7_000));
+    worker.begin_turn(second(8_000));
+    assert_eq!(
+        why(&worker, "expires"),
+        Some(Cause::Expired),
+        "after it was dropped"
+    );
+    worker.flush_all(0);
+    assert_eq!(why(&worker, "flushed"), Some(Cause::Flushed));
+    worker.go_idle();
+    cache.maintain(second(8_000));
+    worker.begin_turn(second(8_000));
+    assert_eq!(why(&worker, "deleted"), Some(Cause::Deleted));
+    assert_eq!(why(&worker, "refused"), Some(Cause::TooLarge));
+    assert_eq!(why(&worker, "flushed"), Some(Cause::Flushed));
+    // More than fits, then half the limit.
+    for key in 0..20_000u64 {
+        worker.begin_turn(second(8_000 + key / 100));
+        set(&mut worker, &key.to_le_bytes(), &value(key, 1, 1000), 0);
+    }
+    let count = |worker: &Worker, cause: Cause| {
+        let gone =
+            |key: &u64| matches!(worker.why(&key.to_le_bytes()), Why::Gone(gone) if gone.cause == cause);
+        (0..20_000u64).filter(gone).count() as u64
+    };
+    // The ledger of a hundredth of 8 MiB holds 5,242.
+    assert!((3_000..=5_242).contains(&count(&worker, Cause::Evicted)));
+    worker.go_idle();
+    cache.set_memory_max(4 << 20);
+    (0..20).for_each(|step| {
+        cache.maintain(second(8_300 + step));
+    });
+    worker.begin_turn(second(8_400));
+    assert!(count(&worker, Cause::LimitLowered) > 1_000);
+    worker.go_idle();
+    cache.audit();
+    let counters = cache.counters();
+    let removed = counters.removed;
+    assert_eq!(
+        (
+            removed.expired,
+            removed.deleted,
+            removed.too_large,
+            removed.flushed
+        ),
+        (1, 1, 1, 1)
+    );
+    assert!(removed.evicted > 0 && removed.limit_lowered > 0);
+    assert_eq!(counters.created, cache.usage().items + removed.total());
+}
+
+#[test]
+fn expired_bytes_among_the_living_are_known_to_an_eighth_and_go_before_anything_live() {
+    let cache = cache(8 << 20);
+    let mut worker = cache.worker();
+    worker.begin_turn(Now::from_millis(0));
+    // A crowd of short lives with a long one among a thousand, in the same segments by their TTL bucket.
+    for key in 0..5_000u64 {
+        set(
+            &mut worker,
+            &key.to_le_bytes(),
+            &value(key, 1, 1000),
+            if key % 1000 == 0 { 119 } else { 100 },
+        );
+    }
+    worker.go_idle();
+    let later = Now::from_millis(105_000);
+    cache.maintain(later);
+    let usage = cache.usage();
+    assert!(
+        usage.dead_bytes * 10 > usage.item_bytes * 8,
+        "{} of {} bytes are known to be dead",
+        usage.dead_bytes,
+        usage.item_bytes
+    );
+    worker.begin_turn(later);
+    for key in 10_000..16_000u64 {
+        set(&mut worker, &key.to_le_bytes(), &value(key, 1, 1000), 0);
+    }
+    let counters = cache.counters();
+    assert_eq!(
+        (counters.removed.evicted, counters.evictions_beyond_bound),
+        (0, 0)
+    );
+    for key in (0..5u64).map(|key| key * 1000).chain(10_000..16_000) {
+        assert!(read(&mut worker, &key.to_le_bytes()).is_some(), "key {key}");
+    }
+    worker.go_idle();
     cache.audit();
 }

@@ -49,6 +49,8 @@ pub enum Shape {
     MetaNoop,
     /// `me KEY [b]`
     MetaDebug,
+    /// `why KEY [b]`
+    Why,
 }
 
 /// The classic storage commands.
@@ -203,6 +205,12 @@ pub const COMMANDS: &[Command] = &[
         "meta no-op, the end of a quiet batch",
     ),
     row("me", Shape::MetaDebug, (1, MANY), "what is known of an item"),
+    row(
+        "why",
+        Shape::Why,
+        (1, MANY),
+        "where an item is, or why it is gone",
+    ),
     row(
         "flush_all",
         Shape::FlushAll,

@@ -301,7 +301,7 @@ fn decode_key<'a>(raw: &[u8]) -> Option<Key<'a>> {
     (len > 0).then_some(Key::Binary { bytes, len })
 }
 
-/// The key of an `me` line, and whether it is binary.
+/// The key of an `me` or `why` line, and how the line says it.
 ///
 /// # Errors
 /// The words of its refusal.

@@ -171,7 +171,8 @@ pub fn parse(line: &[u8]) -> Parsed<'_> {
         | Shape::MetaDelete
         | Shape::MetaArith
         | Shape::MetaNoop
-        | Shape::MetaDebug => Parsed::plain(Request::Meta(command.shape)),
+        | Shape::MetaDebug
+        | Shape::Why => Parsed::plain(Request::Meta(command.shape)),
         _ => parse_tokens(command, line, rest),
     }
 }
@@ -229,7 +230,8 @@ fn parse_tokens<'a>(command: &Command, line: &'a [u8], rest: &'a [u8]) -> Parsed
         | Shape::MetaDelete
         | Shape::MetaArith
         | Shape::MetaNoop
-        | Shape::MetaDebug => (Err(reply::ERROR), false),
+        | Shape::MetaDebug
+        | Shape::Why => (Err(reply::ERROR), false),
     };
     Parsed { request, noreply }
 }

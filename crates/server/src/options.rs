@@ -87,6 +87,8 @@ pub struct Options {
     pub evict: bool,
     /// Lock memory in use (`-k`).
     pub lock_memory: bool,
+    /// Bytes of the ledger of items that left; `None`: a hundredth of `memory_max`.
+    pub ledger_bytes: Option<usize>,
     /// Use huge pages (`-L`).
     pub huge_pages: bool,
     /// Worker threads (`-t`).
@@ -133,6 +135,7 @@ impl Default for Options {
             cas: true,
             evict: true,
             lock_memory: false,
+            ledger_bytes: None,
             huge_pages: false,
             threads: 4,
             requests_per_turn: 1024,
@@ -195,6 +198,7 @@ impl Options {
             workers_max: self.threads + OTHER_THREADS,
             huge_pages: self.huge_pages,
             lock_memory: self.lock_memory,
+            ledger_bytes: self.ledger_bytes,
         }
     }
 }

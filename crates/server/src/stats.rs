@@ -127,15 +127,7 @@ impl<'a> Reading<'a> {
             .for_each(|(sum, before)| *sum -= before);
         let mut cache = shared.cache.counters();
         cache.created -= baseline.cache.created;
-        let (removed, before) = (&mut cache.removed, baseline.cache.removed);
-        removed.expired -= before.expired;
-        removed.evicted -= before.evicted;
-        removed.replaced -= before.replaced;
-        removed.deleted -= before.deleted;
-        removed.flushed -= before.flushed;
-        removed.too_large -= before.too_large;
-        removed.no_memory -= before.no_memory;
-        removed.limit_lowered -= before.limit_lowered;
+        cache.removed = cache.removed.since(&baseline.cache.removed);
         cache.evicted_unfetched -= baseline.cache.evicted_unfetched;
         cache.expired_unfetched -= baseline.cache.expired_unfetched;
         Reading {
@@ -315,6 +307,10 @@ const GENERAL: &[(&str, Source)] = &[
     ("removed_deleted", Number(|reading| reading.cache.removed.deleted)),
     ("removed_flushed", Number(|reading| reading.cache.removed.flushed)),
     (
+        "removed_invalidated",
+        Number(|reading| reading.cache.removed.invalidated),
+    ),
+    (
         "removed_too_large",
         Number(|reading| reading.cache.removed.too_large),
     ),
@@ -339,6 +335,10 @@ const GENERAL: &[(&str, Source)] = &[
     ),
     ("relocated_bytes", Number(|reading| reading.cache.relocated_bytes)),
     ("upload_bytes", Number(|reading| reading.usage.upload_bytes)),
+    ("index_bytes", Number(|reading| reading.usage.index_bytes)),
+    ("ledger_bytes", Number(|reading| reading.usage.ledger_bytes)),
+    ("eviction_bytes", Number(|reading| reading.usage.eviction_bytes)),
+    ("dead_bytes", Number(|reading| reading.usage.dead_bytes)),
 ];
 
 /// `stats items`: all segments are one class.
@@ -353,7 +353,10 @@ const ITEMS: &[(&str, Source)] = &[
     ("mem_requested", Number(|reading| reading.usage.item_bytes)),
     ("evicted", Number(|reading| reading.evictions())),
     ("evicted_nonzero", Always("0")),
-    ("evicted_time", Always("0")),
+    (
+        "evicted_time",
+        Number(|reading| reading.usage.evicted_idle_secs.into()),
+    ),
     (
         "outofmemory",
         Number(|reading| reading.command(Counter::StoreNoMemory)),
@@ -437,11 +440,25 @@ pub(crate) fn report(shared: &Shared, now: Now, group: &[u8], each: &mut dyn FnM
             );
             each("total_malloced", &reading.usage.segment_bytes.to_string());
         }
+        b"mrc" => report_curve(shared, each),
         b"sizes" => each("sizes_status", "disabled"),
         b"items" | b"conns" | b"extstore" => {}
         _ => return false,
     }
     true
+}
+
+/// `stats mrc`: what other memory limits would have missed since the start.
+fn report_curve(shared: &Shared, each: &mut dyn FnMut(&str, &str)) {
+    for point in shared.cache.miss_ratio_curve() {
+        let name = |what: &str| format!("{}x:{what}", point.factor);
+        each(&name("limit_maxbytes"), &point.memory_max.to_string());
+        if let Some(ratio) = point.miss_ratio {
+            each(&name("miss_ratio"), &format!("{ratio:.4}"));
+        }
+        each(&name("sampled_keys"), &point.keys.to_string());
+        each(&name("one_key_in"), &point.sample.to_string());
+    }
 }
 
 fn report_table(

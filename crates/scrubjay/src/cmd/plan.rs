@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use scrubjay_cache::plan::{Forecast, ItemMeasure, forecast, memory_for};
-use scrubjay_cache::{CacheError, Config, admits};
+use scrubjay_cache::{Config, admits};
 use scrubjay_server::options::parse_size;
 
 use self::advice::{Advice, advise};
@@ -114,7 +114,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan, String> {
     Ok(Plan {
         too_large: 1.0 - sample.len() as f64 / all as f64,
         scrubjay_memory,
-        scrubjay: forecast(&config, &sample).map_err(|why| explain(&why))?,
+        scrubjay: forecast(&config, &sample).map_err(|why| why.to_string())?,
         memcached_memory,
         advice: advise(settings, &memcached, memcached_memory, &sample),
         memcached,
@@ -122,20 +122,6 @@ fn plan(matches: &ArgMatches) -> Result<Plan, String> {
         slabs,
         sample,
     })
-}
-
-fn explain(why: &CacheError) -> String {
-    match why {
-        CacheError::ItemSizeOverHalf {
-            item_size_max,
-            memory_max,
-        } => format!("-I {item_size_max} is over half of -m {memory_max}; give a smaller -I or a larger -m"),
-        CacheError::MemoryTooSmall {
-            memory_max,
-            memory_min,
-        } => format!("-m {memory_max} is less than the {memory_min} bytes that a cache needs; give more"),
-        CacheError::Memory(error) => error.to_string(),
-    }
 }
 
 fn size(matches: &ArgMatches, name: &str, letter: &str, unit: u64) -> Result<usize, String> {

@@ -104,10 +104,7 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
     let config = options.cache_config(clock.unix_millis_at_start(), entropy::seed());
     let cache = Cache::new(config).map_err(|error| {
         let memory = bytes_text(options.memory_max as u64);
-        refused(
-            &format!("-m: cannot have {memory} of memory; lower -m"),
-            format_args!("{error:?}"),
-        )
+        refused(&format!("cannot start with {memory}"), error)
     })?;
     let listeners = listen(&options)?;
     let tcp: Vec<SocketAddr> = listeners.iter().filter_map(Listener::address).collect();

@@ -68,6 +68,8 @@ pub const ROWS: &[Row] = &[
     Row::flag("lock-memory", |o, _| o.lock_memory = true, "Lock the memory in use into RAM")
         .short('k')
         .differs("locks the segments in use, not every page of the process"),
+    Row::size("ledger-size", 1, 64, TIB, |o, n| o.ledger_bytes = Some(n as usize), "Memory, out of that limit, for what left the cache and why (the command `why`), 16 bytes an item; without it 1 % of the limit")
+        .shows("ledger_size", |o| o.ledger_bytes.unwrap_or(o.memory_max / 100).to_string()),
     Row::flag("enable-largepages", |o, _| o.huge_pages = true, "Map the memory with huge pages, if there are any")
         .short('L'),
     Row::text("memory-file", "file", ignore_text, "File that keeps the items over a restart")

@@ -1,7 +1,7 @@
 //! Meta commands: executed on the cache, answered with the flags that were asked for, in their order.
 
 use scrubjay_cache::{
-    Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, StoreMode, StoreOutcome, Win,
+    Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, StoreMode, StoreOutcome, Why, Win,
 };
 use scrubjay_net::Output;
 use scrubjay_protocol::meta::{self, Meta, Refused, SetMode, Verb, encode_key};
@@ -303,5 +303,39 @@ pub(super) fn debug(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
         " exp={ttl} la={} cas={} fetch={fetched} cls=1 size={size}",
         hit.idle_secs, hit.cas
     );
+    reply::line(out, &facts);
+}
+
+/// `why`: where an item is, or how it left; read without leaving a trace.
+pub(super) fn why(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
+    let (key, raw_key) = match meta::parse_debug(line) {
+        Ok(key) => key,
+        Err(words) => return reply::line(out, words),
+    };
+    let seconds = |ttl: Option<u32>| ttl.map_or(-1, i64::from);
+    let facts = match context.worker.why(key.bytes()) {
+        Why::Present(item) => format!(
+            " present bytes={} value={} ttl={} la={} placed={} fetch={} reads={} segment={}",
+            item.bytes,
+            item.value_len,
+            seconds(item.ttl),
+            item.idle_secs,
+            item.placed_secs,
+            if item.fetched { "yes" } else { "no" },
+            item.reads,
+            item.segment,
+        ),
+        Why::Gone(gone) => format!(
+            " gone cause={} ago={} bytes={} ttl={} reads={}",
+            gone.cause.word(),
+            gone.secs,
+            gone.bytes,
+            seconds(gone.ttl),
+            gone.reads,
+        ),
+        Why::Unknown { not_for_secs } => format!(" unknown not_for={not_for_secs}"),
+    };
+    out.extend_from_slice(b"WHY ");
+    out.extend_from_slice(raw_key);
     reply::line(out, &facts);
 }

@@ -523,6 +523,7 @@ fn handle_meta(
         Shape::MetaDelete => meta::delete(context, line, output.bytes()),
         Shape::MetaArith => meta::arith(context, line, output.bytes()),
         Shape::MetaDebug => meta::debug(context, line, output.bytes()),
+        Shape::Why => meta::why(context, line, output.bytes()),
         Shape::MetaSet => match meta::parse_set(line) {
             Ok((meta, order)) => {
                 let key = meta.key;

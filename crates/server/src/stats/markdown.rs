@@ -35,7 +35,6 @@ const REASONS: &[(&str, &str)] = &[
     ("round_robin_fallback", "connections go to workers in turn"),
     ("age", "the age of the oldest item is not kept"),
     ("evicted_nonzero", "evictions are not told apart by exptime"),
-    ("evicted_time", "the age of evicted items is not kept"),
     ("free_chunks_end", "a segment is filled from the start to the end"),
 ];
 
