@@ -5,6 +5,7 @@
 
 pub mod tables;
 pub mod trace;
+pub mod twitter;
 
 use std::fmt;
 use std::path::Path;
@@ -13,6 +14,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use self::tables::Tables;
+use self::twitter::Cluster;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,8 @@ pub enum Format {
     OracleGeneral,
     /// A workload drawn from tables, see [`tables`].
     Tables,
+    /// A workload drawn to published figures of a cluster, whose name stands in the path's place; see [`twitter`].
+    Twitter,
 }
 
 impl Format {
@@ -77,6 +81,7 @@ impl Format {
         ("csv", Format::Csv),
         ("oracle-general", Format::OracleGeneral),
         ("tables", Format::Tables),
+        ("twitter", Format::Twitter),
     ];
 
     /// The format of that name; none if there is none of it.
@@ -84,7 +89,7 @@ impl Format {
         Some(Format::NAMES.iter().find(|(known, _)| *known == name)?.1)
     }
 
-    /// Goes by the name: `*.bin` and `*oracleGeneral*` are [`Format::OracleGeneral`], `*.tables` are
+    /// Goes by the name: `twitter:*` is [`Format::Twitter`], `*.bin` and `*oracleGeneral*` are [`Format::OracleGeneral`], `*.tables` are
     /// [`Format::Tables`], each with `.zst` behind it or without; all others are [`Format::Csv`].
     pub fn guess(path: &Path) -> Format {
         let name = path
@@ -93,7 +98,9 @@ impl Format {
             .to_string_lossy()
             .to_lowercase();
         let bare = name.trim_end_matches(".zst");
-        if name.contains("oraclegeneral") || bare.ends_with(".bin") {
+        if path.to_string_lossy().starts_with(twitter::PREFIX) {
+            Format::Twitter
+        } else if name.contains("oraclegeneral") || bare.ends_with(".bin") {
             Format::OracleGeneral
         } else if bare.ends_with(".tables") {
             Format::Tables
@@ -104,7 +111,7 @@ impl Format {
 
     /// Whether requests are drawn, without end, where others are recorded and come to one.
     pub fn is_drawn(self) -> bool {
-        self == Format::Tables
+        matches!(self, Format::Tables | Format::Twitter)
     }
 }
 
@@ -115,45 +122,64 @@ pub struct Draw {
     pub keys: u64,
     /// The same seed draws the same requests.
     pub seed: u64,
+    /// Requests in a second of the workload's own time; 0: as published, or 10,000 where no rate is.
+    pub rate: f64,
+}
+
+impl Draw {
+    fn check(&self) -> Result<(), String> {
+        if self.keys == 0 {
+            return Err("the key space has 0 keys; give 1 at least".to_owned());
+        }
+        if !(self.rate.is_finite() && self.rate >= 0.0) {
+            return Err(format!(
+                "the rate is {} requests a second; give 0 or more",
+                self.rate
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// Requests, one after the other; an error names the source and the place in it, and nothing of use follows it.
-pub struct Requests(Box<dyn Iterator<Item = Result<Request, String>> + Send>);
+pub struct Requests {
+    name: String,
+    requests: Box<dyn Iterator<Item = Result<Request, String>> + Send>,
+}
 
 impl Iterator for Requests {
     type Item = Result<Request, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next()
+        let request = self.requests.next()?;
+        Some(request.map_err(|why| format!("{}: {why}", self.name)))
     }
 }
 
 impl fmt::Debug for Requests {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Requests")
+        write!(out, "Requests({:?})", self.name)
     }
 }
 
 /// Opens a source of requests. An error names the source: it cannot be read, or what stands in it cannot be drawn from.
 pub fn open(path: &Path, format: Format, draw: &Draw) -> Result<Requests, String> {
-    if draw.keys == 0 {
-        return Err("the key space has 0 keys; give 1 at least".to_owned());
-    }
+    draw.check()?;
     let name = path.display().to_string();
-    let in_source = move |why: String| format!("{name}: {why}");
-    let input = trace::open(path)?;
-    Ok(Requests(match format {
-        Format::Csv => Box::new(trace::csv(input).map(move |request| request.map_err(&in_source))),
-        Format::OracleGeneral => {
-            Box::new(trace::oracle_general(input).map(move |request| request.map_err(&in_source)))
+    let in_source = |why: String| format!("{name}: {why}");
+    let requests: Box<dyn Iterator<Item = Result<Request, String>> + Send> = match format {
+        Format::Csv => Box::new(trace::csv(trace::open(path)?)),
+        Format::OracleGeneral => Box::new(trace::oracle_general(trace::open(path)?)),
+        Format::Tables => {
+            let tables = Tables::read(trace::open(path)?).map_err(in_source)?;
+            Box::new(tables.draw(draw.keys, draw.seed).map(Ok))
         }
-        Format::Tables => Box::new(
-            Tables::read(input)
-                .map_err(in_source)?
-                .draw(draw.keys, draw.seed)
-                .map(Ok),
-        ),
-    }))
+        Format::Twitter => {
+            let cluster = name.strip_prefix(twitter::PREFIX).unwrap_or(&name);
+            Box::new(Cluster::named(cluster).map_err(in_source)?.draw(draw).map(Ok))
+        }
+    };
+    Ok(Requests { name, requests })
 }
 
 /// Chance that belongs to one key: whatever is drawn of it is the same at each of its requests.
@@ -175,18 +201,33 @@ mod tests {
         check("a/cloud.oracleGeneral.zst", Format::OracleGeneral);
         check("a/cloud.bin", Format::OracleGeneral);
         check("a/cloud.BIN.zst", Format::OracleGeneral);
+        check("twitter:cluster12", Format::Twitter);
+        check("a/twitter:cluster12", Format::Csv);
         check("a.bin/kvcache.tables.zst", Format::Tables);
         assert_eq!(Format::named("tables"), Some(Format::Tables));
         assert_eq!(Format::named("table"), None);
     }
 
     #[test]
-    fn a_source_that_cannot_be_opened_is_named() {
-        let draw = Draw { keys: 1, seed: 1 };
-        let error = open(Path::new("/none/such.csv"), Format::Csv, &draw).expect_err("no such file");
-        assert!(error.starts_with("/none/such.csv: "), "{error}");
-        let draw = Draw { keys: 0, ..draw };
-        let error = open(Path::new("/none/such.csv"), Format::Csv, &draw).expect_err("no keys");
-        assert!(error.contains("0 keys"), "{error}");
+    fn what_cannot_be_opened_or_drawn_is_told() {
+        let check = |draw: Draw, says: &str| {
+            let error = open(Path::new("/none/such.csv"), Format::Csv, &draw).expect_err("no such file");
+            assert!(error.contains(says), "{error}");
+        };
+        let draw = Draw {
+            keys: 1,
+            seed: 1,
+            rate: 0.0,
+        };
+        check(draw, "/none/such.csv: ");
+        check(Draw { keys: 0, ..draw }, "0 keys");
+        check(Draw { rate: -1.0, ..draw }, "-1 requests");
+        check(
+            Draw {
+                rate: f64::NAN,
+                ..draw
+            },
+            "NaN requests",
+        );
     }
 }

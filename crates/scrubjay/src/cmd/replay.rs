@@ -33,14 +33,15 @@ pub fn command() -> Command {
         .about("Replay a trace against a memcached-protocol server as a look-aside cache, and measure it")
         .arg(Arg::new("trace").required(true).value_name("TRACE").value_parser(value_parser!(PathBuf)).help(
             "CSV (timestamp,key,key_size,value_size,client_id,operation,ttl), oracleGeneral binary or workload tables; \
-             a name that ends with .zst is decompressed",
+             a name that ends with .zst is decompressed. Or twitter:cluster1 to twitter:cluster54: requests drawn to a cluster's \
+             published figures",
         ))
         .arg(
             Arg::new("format")
                 .long("format")
                 .value_parser(["auto"].into_iter().chain(Format::NAMES.iter().map(|(name, _)| *name)).collect::<Vec<_>>())
                 .default_value("auto")
-                .help("What TRACE is; auto goes by its name: *.tables, *.bin or *oracleGeneral*, else CSV"),
+                .help("What TRACE is; auto goes by its name: twitter:*, *.tables, *.bin or *oracleGeneral*, else CSV"),
         )
         .arg(
             Arg::new("server")
@@ -95,6 +96,7 @@ fn replay(matches: &ArgMatches) -> Result<u64, String> {
         draw: Draw {
             keys: number("keys").max(1),
             seed: number("seed"),
+            rate: 0.0,
         },
         ttl: u32::try_from(number("ttl")).unwrap_or(u32::MAX),
         verify: !matches.get_flag("no-verify"),
