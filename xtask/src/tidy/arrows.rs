@@ -10,7 +10,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cache", &["io", "base"]),
     ("net", &["io", "base"]),
     ("server", &["net", "protocol", "cache", "io", "base"]),
-    ("scrubjay", &["server", "net", "protocol", "cache", "io", "base"]),
+    ("workload", &[]),
+    (
+        "scrubjay",
+        &["workload", "server", "net", "protocol", "cache", "io", "base"],
+    ),
     ("sim", &["server", "net", "protocol", "cache", "io", "base"]),
     ("xtask", &[]),
 ];

@@ -4,13 +4,12 @@
 mod client;
 mod report;
 mod run;
-pub(crate) mod tables;
-pub(crate) mod trace;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use scrubjay_workload::{Draw, Format};
 
 use self::run::Plan;
 
@@ -34,14 +33,15 @@ pub fn command() -> Command {
         .about("Replay a trace against a memcached-protocol server as a look-aside cache, and measure it")
         .arg(Arg::new("trace").required(true).value_name("TRACE").value_parser(value_parser!(PathBuf)).help(
             "CSV (timestamp,key,key_size,value_size,client_id,operation,ttl), oracleGeneral binary or workload tables; \
-             a name that ends with .zst is decompressed",
+             a name that ends with .zst is decompressed. Or twitter:cluster1 to twitter:cluster54: requests drawn to a cluster's \
+             published figures",
         ))
         .arg(
             Arg::new("format")
                 .long("format")
-                .value_parser(["auto", "csv", "oracle-general", "tables"])
+                .value_parser(["auto"].into_iter().chain(Format::NAMES.iter().map(|(name, _)| *name)).collect::<Vec<_>>())
                 .default_value("auto")
-                .help("What TRACE is; auto goes by its name: *.tables, *.bin or *oracleGeneral*, else CSV"),
+                .help("What TRACE is; auto goes by its name: twitter:*, *.tables, *.bin or *oracleGeneral*, else CSV"),
         )
         .arg(
             Arg::new("server")
@@ -85,14 +85,19 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 fn replay(matches: &ArgMatches) -> Result<u64, String> {
     let number = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or_default();
     let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let trace = matches.get_one::<PathBuf>("trace").cloned().unwrap_or_default();
+    let format = text("format").and_then(|name| Format::named(&name));
     let plan = Plan {
-        trace: matches.get_one::<PathBuf>("trace").cloned().unwrap_or_default(),
-        format: format_of(matches),
+        format: format.unwrap_or_else(|| Format::guess(&trace)),
+        trace,
         requests: number("requests"),
         connections: number("connections").clamp(1, 256) as usize,
         depth: number("depth").clamp(1, 1024) as usize,
-        keys: number("keys").max(1),
-        seed: number("seed"),
+        draw: Draw {
+            keys: number("keys").max(1),
+            seed: number("seed"),
+            rate: 0.0,
+        },
         ttl: u32::try_from(number("ttl")).unwrap_or(u32::MAX),
         verify: !matches.get_flag("no-verify"),
         flush: !matches.get_flag("no-flush"),
@@ -115,33 +120,4 @@ fn replay(matches: &ArgMatches) -> Result<u64, String> {
         report::print_table(&results);
     }
     Ok(results.iter().map(|result| result.tally.wrong).sum())
-}
-
-/// What the input is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    Csv,
-    OracleGeneral,
-    Tables,
-}
-
-fn format_of(matches: &ArgMatches) -> Format {
-    let path = matches
-        .get_one::<PathBuf>("trace")
-        .map(PathBuf::as_path)
-        .unwrap_or(Path::new(""));
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().to_lowercase())
-        .unwrap_or_default();
-    match matches.get_one::<String>("format").map(String::as_str) {
-        Some("csv") => Format::Csv,
-        Some("oracle-general") => Format::OracleGeneral,
-        Some("tables") => Format::Tables,
-        _ if name.contains("oraclegeneral") || name.trim_end_matches(".zst").ends_with(".bin") => {
-            Format::OracleGeneral
-        }
-        _ if name.trim_end_matches(".zst").ends_with(".tables") => Format::Tables,
-        _ => Format::Csv,
-    }
 }

@@ -84,3 +84,25 @@ fn what_cannot_be_replayed_is_told() {
         "is a server listening",
     );
 }
+
+#[test]
+fn a_workload_is_drawn_where_a_cluster_is_named_in_place_of_a_trace() {
+    let server = Server::start("-m 64");
+    let here = format!("--server 127.0.0.1:{}", server.ports[0]);
+    let output = run(&format!(
+        "replay twitter:cluster22 --requests 20000 --keys 5000 {here} --json"
+    ));
+    let json = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(number(&json, "requests"), [20_000.0]);
+    assert_eq!(number(&json, "wrong_values"), [0.0]);
+    assert_eq!(number(&json, "refused"), [0.0]);
+    let output = run(&format!("replay twitter:cluster55 {here}"));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("twitter:cluster5,"));
+}

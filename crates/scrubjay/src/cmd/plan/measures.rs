@@ -8,8 +8,7 @@ use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, LogNormal};
 use scrubjay_cache::plan::ItemMeasure;
 
-use crate::cmd::replay::tables::Tables;
-use crate::cmd::replay::trace::{self, Request, Verb};
+use scrubjay_workload::{self as workload, Draw, Format, Verb};
 
 /// Items drawn where all lengths are equally likely.
 const SAMPLE_EVEN: usize = 100_000;
@@ -187,19 +186,14 @@ impl Measures {
     }
 }
 
-/// What comes out of a workload file, by its name: `*.tables`, `*.bin` or `*oracleGeneral*`, else CSV; `.zst` behind it.
-fn requests(path: &Path) -> Result<Box<dyn Iterator<Item = Result<Request, String>>>, String> {
-    let input = trace::open(path)?;
-    let name = path.to_string_lossy().to_lowercase();
-    let name = name.trim_end_matches(".zst");
-    Ok(if name.ends_with(".tables") {
-        let tables = Tables::read(input).map_err(|why| format!("{}: {why}", path.display()))?;
-        Box::new(tables.draw(DRAWN_KEYS, SEED))
-    } else if name.ends_with(".bin") || name.contains("oraclegeneral") {
-        Box::new(trace::oracle_general(input))
-    } else {
-        Box::new(trace::csv(input))
-    })
+/// What comes out of a workload file, or is drawn to the figures of a cluster.
+fn requests(path: &Path) -> Result<workload::Requests, String> {
+    let draw = Draw {
+        keys: DRAWN_KEYS,
+        seed: SEED,
+        rate: 0.0,
+    };
+    workload::open(path, Format::guess(path), &draw)
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use scrubjay_workload::{Request, Verb};
+
 use super::run::Tally;
-use super::trace::{Request, Verb};
 
 /// A connection to the server under test.
 pub(crate) struct Client {

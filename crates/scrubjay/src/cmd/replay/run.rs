@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
+use scrubjay_workload::{Draw, Format, Request, Verb};
 
-use super::Format;
 use super::client::{Client, Known, Outcome};
-use super::tables::Tables;
-use super::trace::{self, Request, Verb};
 
 /// Longest latency that is told apart from longer ones: a minute.
 const LATENCY_MAX_MICROS: u64 = 60_000_000;
@@ -36,8 +34,7 @@ pub(crate) struct Plan {
     pub(crate) requests: u64,
     pub(crate) connections: usize,
     pub(crate) depth: usize,
-    pub(crate) keys: u64,
-    pub(crate) seed: u64,
+    pub(crate) draw: Draw,
     pub(crate) ttl: u32,
     pub(crate) verify: bool,
     pub(crate) flush: bool,
@@ -218,29 +215,19 @@ pub(crate) fn run(plan: &Plan, server: &str) -> Result<Replayed, String> {
     })
 }
 
-type Source = Box<dyn Iterator<Item = Result<Request, String>>>;
-
-fn source(plan: &Plan) -> Result<Source, String> {
-    let input = trace::open(&plan.trace)?;
-    let in_file = |why: String| format!("{}: {why}", plan.trace.display());
-    let all: Source = match plan.format {
-        Format::Csv => Box::new(trace::csv(input)),
-        Format::OracleGeneral => Box::new(trace::oracle_general(input)),
-        Format::Tables => Box::new(Tables::read(input).map_err(in_file)?.draw(plan.keys, plan.seed)),
+fn source(plan: &Plan) -> Result<impl Iterator<Item = Result<Request, String>> + use<>, String> {
+    let all = scrubjay_workload::open(&plan.trace, plan.format, &plan.draw)?;
+    let limit = match plan.requests {
+        0 if plan.format.is_drawn() => DRAWN_DEFAULT,
+        0 => u64::MAX,
+        requests => requests,
     };
-    let limit = match (plan.requests, plan.format) {
-        (0, Format::Tables) => DRAWN_DEFAULT,
-        (0, _) => u64::MAX,
-        (requests, _) => requests,
-    };
-    let path = plan.trace.display().to_string();
-    let named = all.map(move |request| request.map_err(|why| format!("{path}: {why}")));
-    Ok(Box::new(named.take(usize::try_from(limit).unwrap_or(usize::MAX))))
+    Ok(all.take(usize::try_from(limit).unwrap_or(usize::MAX)))
 }
 
 /// Hands the requests to the connections' threads.
 fn feed(
-    source: Source,
+    source: impl Iterator<Item = Result<Request, String>>,
     plan: &Plan,
     senders: Vec<SyncSender<Vec<Request>>>,
     progress: &Progress,

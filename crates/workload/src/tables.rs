@@ -12,14 +12,14 @@ use rand::{Rng, SeedableRng};
 use rand_distr::Distribution;
 use rand_distr::weighted::WeightedIndex;
 
-use super::trace::{Request, Verb};
+use super::{Request, Verb, chance_of};
 
 /// Bytes of a drawn key.
 const KEY_LEN: usize = 16;
 
 /// Both tables.
 #[derive(Debug)]
-pub(crate) struct Tables {
+pub struct Tables {
     popularity: WeightedIndex<u64>,
     /// First rank of each row, and the number of keys as the last one.
     ranks: Vec<u64>,
@@ -28,8 +28,8 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Reads the tables.
-    pub(crate) fn read(input: impl BufRead) -> Result<Tables, String> {
+    /// Reads the tables. An error names the line, or the table that is short.
+    pub fn read(input: impl BufRead) -> Result<Tables, String> {
         let mut numbers = Vec::new();
         for (index, line) in input.lines().enumerate() {
             let line = line.map_err(|why| format!("line {}: {why}", index + 1))?;
@@ -64,7 +64,7 @@ impl Tables {
 
     /// Draws requests over a space of `keys` keys, without end; the same for the same seed. A key's value length is
     /// always the same.
-    pub(crate) fn draw(self, keys: u64, seed: u64) -> impl Iterator<Item = Result<Request, String>> {
+    pub fn draw(self, keys: u64, seed: u64) -> impl Iterator<Item = Request> {
         let mut random = StdRng::seed_from_u64(seed);
         let all = self.ranks.last().copied().unwrap_or(1).max(1);
         std::iter::from_fn(move || {
@@ -78,17 +78,18 @@ impl Tables {
                 key + random.random_range(0..keys.div_ceil(all)).min(keys - 1 - key)
             };
             let name = format!("{key:0KEY_LEN$}").into_bytes();
-            Some(Ok(Request {
+            Some(Request {
+                time: 0,
                 key: name,
                 value_len: self.value_len(key, seed),
                 verb: Verb::Get,
                 ttl: 0,
-            }))
+            })
         })
     }
 
     fn value_len(&self, key: u64, seed: u64) -> u32 {
-        let mut random = StdRng::seed_from_u64(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed);
+        let mut random = chance_of(key, seed);
         let row = self.sizes.sample(&mut random);
         let low = self.bounds[row];
         let high = self.bounds.get(row + 1).copied().unwrap_or(low + 1).max(low + 1);
@@ -137,16 +138,8 @@ mod tests {
 
     #[test]
     fn drawing_follows_the_weights_and_repeats_with_the_seed() {
-        let drawn: Vec<_> = tables()
-            .draw(10, 5)
-            .take(20_000)
-            .map(|request| request.expect("drawn"))
-            .collect();
-        let again: Vec<_> = tables()
-            .draw(10, 5)
-            .take(20_000)
-            .map(|request| request.expect("drawn"))
-            .collect();
+        let drawn: Vec<_> = tables().draw(10, 5).take(20_000).collect();
+        let again: Vec<_> = tables().draw(10, 5).take(20_000).collect();
         assert_eq!(drawn, again);
         let first = drawn
             .iter()

@@ -1,8 +1,11 @@
-//! Requests out of trace files.
+//! Requests out of trace files: CSV as Twitter publishes it, and libCacheSim's oracleGeneral records. Both are read as
+//! they are asked for, so a trace may be larger than memory.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+
+use super::{Request, Verb};
 
 /// Longest key that a server takes.
 const KEY_LEN_MAX: usize = 250;
@@ -10,30 +13,8 @@ const KEY_LEN_MAX: usize = 250;
 /// Bytes of a record of libCacheSim's oracleGeneral format: u32 time, u64 object, u32 size, i64 next access.
 const ORACLE_RECORD: usize = 24;
 
-/// What a request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    /// Look aside: get, and set on a miss.
-    Get,
-    /// `set`, `add`, `replace`, `append`, `prepend` by name; `cas` is replayed as `set`.
-    Store(&'static str),
-    Delete,
-    /// `incr` or `decr`.
-    Arith(&'static str),
-}
-
-/// One request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
-    pub(crate) key: Vec<u8>,
-    pub(crate) value_len: u32,
-    pub(crate) verb: Verb,
-    /// Seconds; 0 if the trace says nothing.
-    pub(crate) ttl: u32,
-}
-
-/// Opens a trace, decompressing it if its name ends with `.zst`.
-pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, String> {
+/// Opens a trace, decompressing it if its name ends with `.zst`. An error names the file that cannot be read.
+pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, String> {
     let explain =
         |why: std::io::Error| format!("{}: {why}; name a trace file that can be read", path.display());
     let file = File::open(path).map_err(explain)?;
@@ -46,7 +27,7 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, String> {
 }
 
 /// The requests of a CSV trace, as Twitter publishes them. An error names the line.
-pub(crate) fn csv(input: impl BufRead) -> impl Iterator<Item = Result<Request, String>> {
+pub fn csv(input: impl BufRead) -> impl Iterator<Item = Result<Request, String>> {
     input.lines().enumerate().filter_map(|(index, line)| {
         let at = index + 1;
         let line = match line {
@@ -63,7 +44,7 @@ pub(crate) fn csv(input: impl BufRead) -> impl Iterator<Item = Result<Request, S
 
 fn parse_csv(line: &str) -> Result<Request, String> {
     let fields: Vec<&str> = line.split(',').collect();
-    let [_, id, key_size, value_size, _, operation, ttl] = fields[..] else {
+    let [time, id, key_size, value_size, _, operation, ttl] = fields[..] else {
         let columns = "timestamp,key,key_size,value_size,client_id,operation,ttl";
         return Err(format!(
             "{} fields where 7 are expected ({columns})",
@@ -71,22 +52,12 @@ fn parse_csv(line: &str) -> Result<Request, String> {
         ));
     };
     let number = |text: &str, name: &str| text.parse::<u32>().map_err(|_| format!("{name} is no number"));
-    let verb = match operation {
-        "get" | "gets" => Verb::Get,
-        "set" | "cas" => Verb::Store("set"),
-        "add" => Verb::Store("add"),
-        "replace" => Verb::Store("replace"),
-        "append" => Verb::Store("append"),
-        "prepend" => Verb::Store("prepend"),
-        "delete" => Verb::Delete,
-        "incr" => Verb::Arith("incr"),
-        "decr" => Verb::Arith("decr"),
-        other => return Err(format!("operation {other:?} is not known")),
-    };
+    let verb = Verb::of(operation).ok_or_else(|| format!("operation {operation:?} is not known"))?;
     if id.is_empty() || id.contains(' ') {
         return Err("the key is empty or has blanks".to_owned());
     }
     Ok(Request {
+        time: number(time, "timestamp")?,
         key: padded(id.as_bytes(), number(key_size, "key_size")? as usize),
         value_len: number(value_size, "value_size")?,
         verb,
@@ -95,7 +66,7 @@ fn parse_csv(line: &str) -> Result<Request, String> {
 }
 
 /// The key on the wire: the id, filled up with zeros in front to `len` bytes, 250 at most.
-pub(crate) fn padded(id: &[u8], len: usize) -> Vec<u8> {
+pub fn padded(id: &[u8], len: usize) -> Vec<u8> {
     let id = &id[id.len().saturating_sub(KEY_LEN_MAX)..];
     let mut key = vec![b'0'; len.clamp(id.len(), KEY_LEN_MAX) - id.len()];
     key.extend_from_slice(id);
@@ -103,7 +74,7 @@ pub(crate) fn padded(id: &[u8], len: usize) -> Vec<u8> {
 }
 
 /// The requests of an oracleGeneral trace: all are look-ups of objects with sizes.
-pub(crate) fn oracle_general(mut input: impl BufRead) -> impl Iterator<Item = Result<Request, String>> {
+pub fn oracle_general(mut input: impl BufRead) -> impl Iterator<Item = Result<Request, String>> {
     let mut at = 0u64;
     std::iter::from_fn(move || {
         let mut record = [0; ORACLE_RECORD];
@@ -121,9 +92,11 @@ pub(crate) fn oracle_general(mut input: impl BufRead) -> impl Iterator<Item = Re
             }
         }
         at += 1;
+        let time = u32::from_le_bytes(record[..4].try_into().expect("four bytes"));
         let object = u64::from_le_bytes(record[4..12].try_into().expect("eight bytes"));
         let size = u32::from_le_bytes(record[12..16].try_into().expect("four bytes"));
         Some(Ok(Request {
+            time,
             key: format!("{object:016x}").into_bytes(),
             value_len: size,
             verb: Verb::Get,
@@ -134,7 +107,8 @@ pub(crate) fn oracle_general(mut input: impl BufRead) -> impl Iterator<Item = Re
 
 #[cfg(test)]
 mod tests {
-    use super::{Request, Verb, csv, oracle_general, padded};
+    use super::{csv, oracle_general, padded};
+    use crate::{Request, Verb};
 
     #[test]
     fn csv_rows_become_requests_or_errors_that_name_the_line() {
@@ -144,19 +118,24 @@ mod tests {
         assert_eq!(
             requests[0],
             Request {
+                time: 0,
                 key: b"00abc".to_vec(),
                 value_len: 10,
                 verb: Verb::Get,
                 ttl: 0
             }
         );
-        assert_eq!((requests[1].verb, requests[1].ttl), (Verb::Store("set"), 60));
+        assert_eq!(
+            (requests[1].time, requests[1].verb, requests[1].ttl),
+            (1, Verb::Store("set"), 60)
+        );
         let check = |row: &str, says: &str| {
             let error = csv(row.as_bytes()).next().expect("a row").expect_err("a bad row");
             assert!(error.starts_with("line 1: ") && error.contains(says), "{error}");
         };
         check("0,abc,5,10,0,get", "6 fields");
         check("0,abc,x,10,0,get,0", "key_size");
+        check("x,abc,5,10,0,get,0", "timestamp");
         check("0,abc,5,10,0,fetch,0", "fetch");
         check("0,,5,10,0,get,0", "key");
     }
@@ -181,8 +160,12 @@ mod tests {
             .collect::<Result<_, _>>()
             .expect("whole records");
         assert_eq!(
-            (requests[1].key.as_slice(), requests[1].value_len),
-            (&b"0000000000000008"[..], 99)
+            (
+                requests[1].time,
+                requests[1].key.as_slice(),
+                requests[1].value_len
+            ),
+            (1, &b"0000000000000008"[..], 99)
         );
         bytes.pop();
         assert!(
@@ -197,7 +180,7 @@ mod tests {
     #[test]
     fn compressed_traces_are_read() {
         let row = "0,abc,5,10,0,get,0\n";
-        let path = std::env::temp_dir().join(format!("scrubjay-replay-{}.csv.zst", std::process::id()));
+        let path = std::env::temp_dir().join(format!("scrubjay-workload-{}.csv.zst", std::process::id()));
         std::fs::write(&path, zstd::encode_all(row.as_bytes(), 1).expect("compresses")).expect("writes");
         let requests: Vec<_> = csv(super::open(&path).expect("opens")).collect();
         std::fs::remove_file(&path).expect("removes");
