@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{generate, replay};
+use crate::cmd::{generate, lab, replay};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -28,6 +28,7 @@ pub fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .subcommand(server(Command::new("serve")).about("Run the cache server (also without this word)"))
         .subcommand(replay::command())
+        .subcommand(lab::command())
         .subcommands(generate::commands())
 }
 

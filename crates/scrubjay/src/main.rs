@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         None => cmd::serve::run(&matches),
         Some(("serve", matches)) => cmd::serve::run(matches),
         Some(("replay", matches)) => cmd::replay::run(matches),
+        Some(("lab", matches)) => cmd::lab::run(matches),
         Some((name, matches)) => cmd::generate::run(name, matches),
     }
 }
