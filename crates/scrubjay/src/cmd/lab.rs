@@ -12,7 +12,7 @@ mod table;
 mod ttl_mix;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,6 @@ pub fn command() -> Command {
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).global(true);
     Command::new("lab")
         .about("Experiments with the memory of a memcached-protocol server")
-        .subcommand_required(true)
         .subcommand(storage::command())
         .subcommand(expire::command())
         .subcommand(evict::command())
@@ -110,6 +109,10 @@ fn carry_out(experiment: &dyn Experiment, matches: &ArgMatches) -> Result<(), St
     let mut clients = names
         .map(|server| Client::open(&server, experiment.memory(), leave))
         .collect::<Result<Vec<_>, _>>()?;
+    let svg = matches.get_one::<PathBuf>("svg");
+    if let Some(path) = svg {
+        write_svg(path, "")?;
+    }
     for client in &mut clients {
         client.empty()?;
     }
@@ -119,9 +122,8 @@ fn carry_out(experiment: &dyn Experiment, matches: &ArgMatches) -> Result<(), St
         let one_by_one = clients.iter_mut().map(|client| experiment.run(client));
         one_by_one.collect::<Result<_, _>>()?
     };
-    if let Some(path) = matches.get_one::<PathBuf>("svg") {
-        std::fs::write(path, chart::svg(&all))
-            .map_err(|why| format!("--svg {}: {why}; name a file that can be written", path.display()))?;
+    if let Some(path) = svg {
+        write_svg(path, &chart::svg(&all))?;
     }
     let text = if matches.get_flag("json") {
         table::json(&all) + "\n"
@@ -131,6 +133,11 @@ fn carry_out(experiment: &dyn Experiment, matches: &ArgMatches) -> Result<(), St
     // Nobody is left to tell if standard output is closed.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
+}
+
+fn write_svg(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text)
+        .map_err(|why| format!("--svg {}: {why}; name a file that can be written", path.display()))
 }
 
 fn at_the_same_time(experiment: &dyn Experiment, clients: &mut [Client]) -> Result<Vec<Findings>, String> {

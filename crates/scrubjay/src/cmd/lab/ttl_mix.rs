@@ -5,7 +5,7 @@
 mod beside;
 mod steady;
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 
 use super::{Experiment, number, number_of};
 
@@ -15,19 +15,15 @@ const TTL: u32 = 10;
 pub(super) fn command() -> Command {
     Command::new("ttl-mix")
         .about("Whether the room of expired items comes back: steady writing at -m 100, or never-expiring beside short-lived items at -m 10")
-        .arg(
-            Arg::new("part")
-                .long("part")
-                .value_parser(["1", "2"])
-                .default_value("1")
-                .help("1: 6 MB/s that live 10 s, at -m 100; 2: items that never expire beside short-lived ones, at -m 10"),
-        )
+        .arg(number("part", 1..=2, "1").help(
+            "1: 6 MB/s that live 10 s, at -m 100; 2: items that never expire beside short-lived ones, at -m 10",
+        ))
         .arg(number("seconds", 11..=86_400, "120").help("How long part 1 writes"))
         .arg(number("seed", 0..=u64::MAX, "1").help("Seed of the sizes of part 1"))
 }
 
 pub(super) fn plan(matches: &ArgMatches) -> Result<Box<dyn Experiment>, String> {
-    if matches.get_one::<String>("part").is_some_and(|part| part == "2") {
+    if number_of(matches, "part") == 2 {
         return Ok(Box::new(beside::Beside));
     }
     Ok(Box::new(steady::Steady {
