@@ -11,7 +11,7 @@ const TERMINAL_WIDTH: usize = 60;
 
 /// Eighths of a block, from the left and from below.
 const FROM_LEFT: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-const FROM_BELOW: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const FROM_BELOW: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Colours that colour-blind readers can tell apart. Source: Okabe and Ito, "Color Universal Design".
 const COLOURS: [&str; 2] = ["#0072b2", "#d55e00"];
@@ -64,15 +64,18 @@ impl Chart {
     }
 }
 
-/// The largest value of all servers, above zero.
-fn top_of(all: &[Findings]) -> f64 {
-    let values = all.iter().flat_map(|one| &one.chart.values);
-    values.copied().fold(f64::MIN_POSITIVE, f64::max)
+/// The smallest and the largest value of all servers, the latter above zero.
+fn range_of(all: &[Findings]) -> (f64, f64) {
+    let values = || all.iter().flat_map(|one| one.chart.values.iter().copied());
+    (
+        values().fold(f64::INFINITY, f64::min),
+        values().fold(f64::MIN_POSITIVE, f64::max),
+    )
 }
 
-/// All series for the terminal, on one scale.
+/// All series for the terminal, on one scale: bars from zero, lines from the smallest value.
 pub(crate) fn blocks(all: &[Findings]) -> String {
-    let top = top_of(all);
+    let (low, top) = range_of(all);
     let title = all.first().map_or("", |one| one.chart.title);
     let mut text = format!("{title}\n");
     for one in all {
@@ -85,13 +88,29 @@ pub(crate) fn blocks(all: &[Findings]) -> String {
             }
             Axis::Seconds(step) => {
                 let seconds = one.chart.values.len() as f64 * step;
+                let share = |value: &f64| {
+                    if top > low {
+                        (value - low) / (top - low)
+                    } else {
+                        0.0
+                    }
+                };
                 let line: String = squeeze(&one.chart.values)
                     .iter()
-                    .map(|value| pillar(value / top))
+                    .map(|value| pillar(share(value)))
                     .collect();
-                text += &format!("    0 s {line} {} s; top is {}\n", short(seconds), short(top));
+                text += &format!("    0 s {line} {} s\n", short(seconds));
             }
         }
+    }
+    if all.iter().any(|one| matches!(one.chart.axis, Axis::Seconds(_))) {
+        text += &format!(
+            "    {} is {}, {} is {}\n",
+            FROM_BELOW[0],
+            short(low),
+            FROM_BELOW[7],
+            short(top)
+        );
     }
     text
 }
@@ -102,7 +121,7 @@ fn bar(share: f64) -> String {
 }
 
 fn pillar(share: f64) -> char {
-    FROM_BELOW[(share.clamp(0.0, 1.0) * 8.0).round() as usize]
+    FROM_BELOW[(share.clamp(0.0, 1.0) * 7.0).round() as usize]
 }
 
 /// Means of neighbours, so that a long series fits a line.
@@ -122,7 +141,7 @@ fn short(value: f64) -> String {
 
 /// All series as SVG: bars for names, lines for seconds.
 pub(crate) fn svg(all: &[Findings]) -> String {
-    let top = step_above(top_of(all));
+    let top = step_above(range_of(all).1);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0} {:.0}\" font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
@@ -255,7 +274,7 @@ mod tests {
     fn lengths_follow_the_values() {
         assert_eq!((bar(0.0), bar(1.0 / 60.0)), (String::new(), "█".to_owned()));
         assert_eq!(bar(1.5 / 60.0), "█▌");
-        assert_eq!([pillar(0.0), pillar(0.5), pillar(1.0)], [' ', '▄', '█']);
+        assert_eq!([pillar(0.0), pillar(0.4), pillar(1.0)], ['▁', '▄', '█']);
         assert_eq!(squeeze(&[1.0; 130]).len(), 44);
         assert_eq!(
             [step_above(20_586.0), step_above(100.0), step_above(0.3)],
@@ -263,6 +282,8 @@ mod tests {
         );
         let names = Axis::Names(vec!["one".to_owned(), "two".to_owned()]);
         let text = blocks(&[findings(names, &[1.0, 2.0])]);
+        let line = blocks(&[findings(Axis::Seconds(2.0), &[50.0, 75.0, 100.0])]);
+        assert!(line.contains("0 s ▁▅█ 6 s\n    ▁ is 50, █ is 100\n"), "{line}");
         let lengths: Vec<usize> = text
             .lines()
             .skip(2)
