@@ -1,9 +1,13 @@
 //! A blocking connection of the tools to any server that speaks the classic text protocol. Commands are collected and go out
 //! together; replies are read in their order by whoever knows what was asked.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Longest wait for a byte from a server, or until it takes one.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longest value that a server may announce.
 const VALUE_LEN_MAX: usize = 1 << 30;
@@ -33,10 +37,14 @@ impl Connection {
         let explain = |why: std::io::Error| format!("{server}: {why}; is a server listening there?");
         let (reader, writer): (Box<dyn Read + Send>, Box<dyn Write + Send>) = if server.contains('/') {
             let stream = UnixStream::connect(server).map_err(explain)?;
+            stream.set_read_timeout(Some(PATIENCE)).map_err(explain)?;
+            stream.set_write_timeout(Some(PATIENCE)).map_err(explain)?;
             (Box::new(stream.try_clone().map_err(explain)?), Box::new(stream))
         } else {
             let stream = TcpStream::connect(server).map_err(explain)?;
             stream.set_nodelay(true).map_err(explain)?;
+            stream.set_read_timeout(Some(PATIENCE)).map_err(explain)?;
+            stream.set_write_timeout(Some(PATIENCE)).map_err(explain)?;
             (Box::new(stream.try_clone().map_err(explain)?), Box::new(stream))
         };
         Ok(Connection {
@@ -132,6 +140,12 @@ impl Connection {
 }
 
 fn lost(why: std::io::Error) -> String {
+    if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+        return format!(
+            "no answer for {} s; is it a server of memcached's text protocol?",
+            PATIENCE.as_secs()
+        );
+    }
     format!("the connection was lost: {why}")
 }
 

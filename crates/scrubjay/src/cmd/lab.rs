@@ -104,6 +104,9 @@ fn carry_out(experiment: &dyn Experiment, matches: &ArgMatches) -> Result<(), St
         flush: matches.get_flag("flush"),
         any_size: matches.get_flag("any-size"),
     };
+    if text("vs") == text("server") {
+        return Err("--vs and --server name the same server; start a second one to compare with".to_owned());
+    }
     // All are looked at before the first is worked on for minutes.
     let names = text("server").into_iter().chain(text("vs"));
     let mut clients = names

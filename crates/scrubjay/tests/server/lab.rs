@@ -71,6 +71,8 @@ fn expire_shows_dead_bytes() {
         evicted
     };
     assert_eq!(stages(&found[0]), [0, 20_586, 20_586, 29_866], "memcached");
+    let first = &found[0]["stage_1_9950_x_1024_ttl_10"];
+    assert_eq!(first["slab_12_used_memory"], 11_780_800, "{first}");
     let second = &found[1]["stage_2_31506_x_256_ttl_0"];
     assert_eq!(
         (&second["evicted"], &second["readable_of_stage_2"]),
@@ -191,6 +193,7 @@ fn what_cannot_be_done_is_told_and_a_full_server_is_left_alone() {
         2,
         &["is a server listening"],
     );
+    check("storage --server here:1 --vs here:1", 2, &["the same server"]);
     check("", 2, &["name an experiment"]);
     check("weigh", 1, &["unknown command weigh"]);
     check("storag", 1, &["did you mean storage?"]);

@@ -114,13 +114,20 @@ impl Experiment for Expire {
 /// One set of rows for each class that holds items.
 fn report_classes(section: &mut Section, classes: &BTreeMap<u64, Class>, before: &BTreeMap<u64, Class>) {
     for (id, class) in classes.iter().filter(|(_, class)| class.used_chunks > 0) {
-        let evicted = class.evicted - before.get(id).map_or(0, |class| class.evicted);
+        let evicted_before = before.get(id).map_or(0, |class| class.evicted);
         section.count(format!("slab {id}: requested memory"), class.mem_requested);
         section.count(
             format!("slab {id}: used memory"),
+            class.chunk_size * class.used_chunks,
+        );
+        section.count(
+            format!("slab {id}: held memory"),
             class.chunk_size * class.total_chunks,
         );
-        section.count(format!("slab {id}: evicted"), evicted);
+        section.count(
+            format!("slab {id}: evicted"),
+            class.evicted.saturating_sub(evicted_before),
+        );
     }
 }
 
