@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{generate, plan, replay};
+use crate::cmd::{generate, lab, plan, replay};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -29,6 +29,7 @@ pub fn command() -> Command {
         .subcommand(server(Command::new("serve")).about("Run the cache server (also without this word)"))
         .subcommand(plan::command())
         .subcommand(replay::command())
+        .subcommand(lab::command())
         .subcommands(generate::commands())
 }
 

@@ -1,6 +1,9 @@
 //! The roles of the binary and its small helpers, one module each.
 
+mod connection;
 pub mod generate;
+pub mod lab;
 pub mod plan;
 pub mod replay;
 pub mod serve;
+mod value;

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => cmd::serve::run(matches),
         Some(("plan", matches)) => cmd::plan::run(matches),
         Some(("replay", matches)) => cmd::replay::run(matches),
+        Some(("lab", matches)) => cmd::lab::run(matches),
         Some((name, matches)) => cmd::generate::run(name, matches),
     }
 }

@@ -51,6 +51,11 @@ pub fn scrubjay(line: &str) -> Command {
 
 /// Runs the program to its end; fails if that does not come.
 pub fn run(line: &str) -> Output {
+    run_within(line, PATIENCE)
+}
+
+/// As [`run`], for what takes its time.
+pub fn run_within(line: &str, patience: Duration) -> Output {
     let mut child = scrubjay(line)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -62,7 +67,7 @@ pub fn run(line: &str) -> Output {
         let mut bytes = Vec::new();
         stdout.read_to_end(&mut bytes).map(|_| bytes)
     });
-    let Some(status) = wait(&mut child) else {
+    let Some(status) = until_within(|| child.try_wait().expect("our child"), patience) else {
         let _ = child.kill();
         panic!("scrubjay {line} does not end");
     };
@@ -86,8 +91,12 @@ pub fn wait(child: &mut Child) -> Option<ExitStatus> {
 }
 
 /// Asks again and again until there is an answer; `None` when patience ends.
-pub fn until<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
-    let end = Instant::now() + PATIENCE;
+pub fn until<T>(ask: impl FnMut() -> Option<T>) -> Option<T> {
+    until_within(ask, PATIENCE)
+}
+
+fn until_within<T>(mut ask: impl FnMut() -> Option<T>, patience: Duration) -> Option<T> {
+    let end = Instant::now() + patience;
     loop {
         if let Some(answer) = ask() {
             return Some(answer);
@@ -122,11 +131,26 @@ impl Server {
         Server::start_as(&format!("-p -1 {line}"))
     }
 
+    /// Starts Debian's memcached, or the one that `MEMCACHED_BIN` names, with the options of `line`, and waits until it
+    /// listens.
+    pub fn start_memcached(line: &str) -> Server {
+        let program = std::env::var("MEMCACHED_BIN").unwrap_or_else(|_| "memcached".to_owned());
+        let mut command = Command::new(program);
+        command
+            .args(["-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", "-1"])
+            .args(line.split_whitespace())
+            .stdin(Stdio::null());
+        Server::start_command(command)
+    }
+
     /// Starts the program with the options of `line` and waits until it has written its port file.
     pub fn start_as(line: &str) -> Server {
+        Server::start_command(scrubjay(line))
+    }
+
+    fn start_command(mut command: Command) -> Server {
         let dir = Dir::new();
         let port_file = dir.path("ports");
-        let mut command = scrubjay(line);
         command
             .env("MEMCACHED_PORT_FILENAME", &port_file)
             .stderr(Stdio::piped());

@@ -12,6 +12,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use scrubjay_workload::{Draw, Format, Request, Verb};
 
 use super::client::{Client, Known, Outcome};
+use crate::cmd::connection::{Connection, Stats};
+use crate::cmd::value::hash;
 
 /// Longest latency that is told apart from longer ones: a minute.
 const LATENCY_MAX_MICROS: u64 = 60_000_000;
@@ -47,7 +49,7 @@ pub(crate) struct Replayed {
     pub(crate) tally: Tally,
     pub(crate) elapsed: Duration,
     /// Name and value of the server's own statistics at the end.
-    pub(crate) stats: Vec<(String, String)>,
+    pub(crate) stats: Stats,
     /// Resident memory of a local server's process, in bytes.
     pub(crate) resident: Option<u64>,
 }
@@ -141,13 +143,6 @@ impl Tally {
     }
 }
 
-/// FNV-1a: spreads keys over connections and remembers which were seen.
-fn hash(key: &[u8]) -> u64 {
-    key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    })
-}
-
 /// Requests and hits so far, for the progress bar.
 #[derive(Debug, Default)]
 struct Progress {
@@ -158,7 +153,7 @@ struct Progress {
 
 /// Replays against `server`.
 pub(crate) fn run(plan: &Plan, server: &str) -> Result<Replayed, String> {
-    let mut control = Client::connect(server)?;
+    let mut control = Connection::connect(server)?;
     if plan.flush {
         let reply = control.ask("flush_all")?;
         if reply != "OK" {
@@ -204,7 +199,7 @@ pub(crate) fn run(plan: &Plan, server: &str) -> Result<Replayed, String> {
     if tally.requests == 0 {
         return Err(format!("{}: there is no request in it", plan.trace.display()));
     }
-    let stats = control.stats()?;
+    let stats = control.stats("")?;
     let resident = resident_bytes(&stats);
     Ok(Replayed {
         server: server.to_owned(),
