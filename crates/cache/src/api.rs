@@ -515,6 +515,10 @@ pub struct Usage {
     pub ledger_bytes: u64,
     /// Bytes in sealed segments of items that left and of those whose deadline passed, not yet used again.
     pub dead_bytes: u64,
+    /// Bytes of items whose deadline has passed and that nobody has removed yet, as far as it is known by segment.
+    pub expired_bytes: u64,
+    /// Bytes of items that were never read.
+    pub unread_bytes: u64,
     /// Seconds between the last read of the item that was evicted last and its eviction.
     pub evicted_idle_secs: u32,
     /// Bytes held by segments that are not free.

@@ -260,6 +260,13 @@ impl Cache {
             eviction_bytes: self.eviction.bytes() as u64,
             ledger_bytes: self.ledger_bytes() as u64,
             dead_bytes: self.dead_bytes(),
+            expired_bytes: self.expired_bytes(),
+            unread_bytes: self
+                .tallies
+                .iter()
+                .map(|tally| tally.0.unread_bytes())
+                .sum::<i64>()
+                .max(0) as u64,
             evicted_idle_secs: self.eviction.evicted_idle_secs.load(Ordering::Relaxed),
             segment_bytes: u64::from(used) * segment_size,
             memory_max: self.memory_max.load(Ordering::Relaxed),
@@ -333,6 +340,19 @@ impl Cache {
             }
         };
         (0..touched).map(SegmentId).map(dead).sum()
+    }
+
+    /// Bytes of items whose deadline has passed and that still have a slot.
+    fn expired_bytes(&self) -> u64 {
+        let touched = self.pool.lock().touched();
+        let expired = |segment| {
+            let header = self.heap.header(segment);
+            match header.state() {
+                SegmentState::Sealed | SegmentState::Open => u64::from(header.expired(self.tick())),
+                _ => 0,
+            }
+        };
+        (0..touched).map(SegmentId).map(expired).sum()
     }
 
     fn ledger_bytes(&self) -> usize {
@@ -564,6 +584,7 @@ impl Cache {
             self.ledger.note(self.index.hash(item.key()), &leaving);
         }
         if !item.state().fetched() {
+            tally.removed_unread_bytes.add(bytes);
             match cause {
                 Cause::Evicted => tally.evicted_unfetched.add(1),
                 Cause::Expired => tally.expired_unfetched.add(1),

@@ -414,14 +414,16 @@ impl<'a> ItemRef<'a> {
         State(self.word(0).load(Ordering::Acquire))
     }
 
-    /// Marks the item as read at `now_secs`; one relaxed attempt, only if that changes anything.
-    pub(crate) fn note_access(&self, seen: State, now_secs: u32) {
+    /// Marks the item as read at `now_secs`; one relaxed attempt, only if that changes anything. Whether this was its
+    /// first read.
+    pub(crate) fn note_access(&self, seen: State, now_secs: u32) -> bool {
         let noted = (seen.0 & ((1 << LAST_ACCESS_SHIFT) - 1)) | FETCHED | (now_secs << LAST_ACCESS_SHIFT);
-        if noted != seen.0 {
-            let _ = self
+        let changes = noted != seen.0
+            && self
                 .word(0)
-                .compare_exchange(seen.0, noted, Ordering::Relaxed, Ordering::Relaxed);
-        }
+                .compare_exchange(seen.0, noted, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        changes && !seen.fetched()
     }
 
     /// Sets the lease state. Caller holds the line's lock; readers may note accesses meanwhile.

@@ -36,6 +36,22 @@ struct Draft<'a> {
     replaces: Cause,
 }
 
+/// What a new item takes over from the one in whose place it comes, and what becomes of that one.
+#[derive(Clone, Copy)]
+struct Heir {
+    heat: Heat,
+    replaces: Cause,
+}
+
+impl Heir {
+    fn of(heat: Heat) -> Heir {
+        Heir {
+            heat,
+            replaces: Cause::Replaced,
+        }
+    }
+}
+
 /// What the old item, if any, means for a store.
 enum Decision {
     Publish,
@@ -380,15 +396,7 @@ impl Worker {
                     )
                 };
                 let heat = self.heat_of(hash, None);
-                match self.write_joined(
-                    hash,
-                    store.key,
-                    &header,
-                    None,
-                    &addition.slices(),
-                    heat,
-                    Cause::Replaced,
-                ) {
+                match self.write_joined(hash, store.key, &header, None, &addition.slices(), Heir::of(heat)) {
                     Joined::Done(outcome) => return outcome,
                     Joined::Changed => continue,
                 }
@@ -423,8 +431,7 @@ impl Worker {
                 &header,
                 Some((location, old)),
                 &parts,
-                heat,
-                Cause::Replaced,
+                Heir::of(heat),
             ) {
                 Joined::Done(outcome) => return outcome,
                 Joined::Changed => {}
@@ -439,16 +446,18 @@ impl Worker {
         header: &Header,
         expected: Option<(Location, Header)>,
         parts: &[&[u8]],
-        heat: Heat,
-        replaces: Cause,
+        heir: Heir,
     ) -> Joined {
         let cache = self.member.cache();
         let value_len = parts.iter().map(|part| part.len()).sum();
         if !cache.fits(key.len(), header.flags, value_len) {
             return Joined::Done(StoreOutcome::Refused(Refusal::TooLarge));
         }
-        let draft = match self.draft_bytes(hash, key, header, parts, heat) {
-            Ok(draft) => Draft { replaces, ..draft },
+        let draft = match self.draft_bytes(hash, key, header, parts, heir.heat) {
+            Ok(draft) => Draft {
+                replaces: heir.replaces,
+                ..draft
+            },
             Err(why) => return Joined::Done(StoreOutcome::Refused(why)),
         };
         if self.publish_if(hash, key, draft, expected) {
@@ -542,8 +551,7 @@ impl Worker {
                 &header,
                 Some((location, old)),
                 &[&digits],
-                heat,
-                Cause::Replaced,
+                Heir::of(heat),
             ) {
                 Joined::Changed => {}
                 Joined::Done(StoreOutcome::Stored { cas, .. }) => {
@@ -628,8 +636,10 @@ impl Worker {
                 &header,
                 Some((location, old)),
                 &[],
-                heat,
-                Cause::Invalidated,
+                Heir {
+                    heat,
+                    replaces: Cause::Invalidated,
+                },
             ) {
                 Joined::Changed => {}
                 Joined::Done(StoreOutcome::Stored { .. }) => return DeleteOutcome::Deleted,

@@ -13,6 +13,9 @@ pub(crate) struct Tally {
     /// Bytes of the items created, with all their pieces, and of those removed.
     pub(crate) created_bytes: Count,
     pub(crate) removed_bytes: Count,
+    /// Of the bytes created: those of items that were read for the first time, and of those removed without a read.
+    pub(crate) first_read_bytes: Count,
+    pub(crate) removed_unread_bytes: Count,
     removed: [Count; Cause::ALL.len()],
     pub(crate) evicted_unfetched: Count,
     pub(crate) expired_unfetched: Count,
@@ -50,6 +53,12 @@ impl Tally {
     /// As `balance`, in bytes.
     pub(crate) fn balance_bytes(&self) -> i64 {
         self.created_bytes.get() as i64 - self.removed_bytes.get() as i64
+    }
+
+    /// Bytes of items that were never read; only the sum over workers means something.
+    pub(crate) fn unread_bytes(&self) -> i64 {
+        let gone = self.first_read_bytes.get() + self.removed_unread_bytes.get();
+        self.created_bytes.get() as i64 - gone as i64
     }
 
     pub(crate) fn add_to(&self, sum: &mut Counters) {

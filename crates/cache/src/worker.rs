@@ -169,7 +169,7 @@ impl Worker {
             None if get.vivify.is_none() => return None,
             Some((found, seen)) if get.touch.is_none() && !self.wants_win(get, &seen) => {
                 if !get.no_bump {
-                    found.item.note_access(found.item.state(), self.secs);
+                    self.note_access(found.item);
                     found.note_read(next_random(&self.random));
                 }
                 return Some(self.hit(found.item, found.location, &seen));
@@ -255,7 +255,7 @@ impl Worker {
                 }
             };
             if !get.no_bump {
-                item.note_access(item.state(), self.secs);
+                self.note_access(item);
             }
             let mut hit = self.hit(
                 item,
@@ -270,6 +270,15 @@ impl Worker {
                 hit.win = Win::Won;
             }
             return Some(hit);
+        }
+    }
+
+    #[inline]
+    fn note_access(&self, item: ItemRef<'_>) {
+        if item.note_access(item.state(), self.secs) {
+            let cache = &*self.member.cache;
+            let tally = cache.tally(self.member.index);
+            tally.first_read_bytes.add(cache.whole_len(item) as u64);
         }
     }
 
@@ -294,7 +303,7 @@ impl Worker {
         let (found, seen) = self.look(hash, get.key)?;
         if !get.no_bump {
             // Making it counts as reading it, as in memcached.
-            found.item.note_access(found.item.state(), self.secs);
+            self.note_access(found.item);
         }
         let mut hit = self.hit(found.item, found.location, &seen);
         (hit.created, hit.win, hit.fetched) = (true, Win::Won, false);
@@ -406,9 +415,15 @@ impl Worker {
         turn.tally
             .created_bytes
             .add(cache.heap.aligned(copy.len()) as u64);
-        turn.tally
-            .removed_bytes
-            .add(cache.heap.aligned(entry.item.len()) as u64);
+        let old_len = cache.heap.aligned(entry.item.len()) as u64;
+        turn.tally.removed_bytes.add(old_len);
+        if seen.fetched {
+            turn.tally
+                .first_read_bytes
+                .add(cache.heap.aligned(copy.len()) as u64);
+        } else {
+            turn.tally.removed_unread_bytes.add(old_len);
+        }
         // The pieces live on under the new head.
         cache.count_dead(location, entry.item.len(), before);
         Rewrite::Done(new)

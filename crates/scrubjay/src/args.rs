@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{generate, lab, plan, replay};
+use crate::cmd::{generate, lab, mrc, plan, replay, why};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -30,6 +30,8 @@ pub fn command() -> Command {
         .subcommand(plan::command())
         .subcommand(replay::command())
         .subcommand(lab::command())
+        .subcommand(why::command())
+        .subcommand(mrc::command())
         .subcommands(generate::commands())
 }
 

@@ -3,7 +3,9 @@
 mod connection;
 pub mod generate;
 pub mod lab;
+pub mod mrc;
 pub mod plan;
 pub mod replay;
 pub mod serve;
 mod value;
+pub mod why;

@@ -17,6 +17,8 @@ fn main() -> ExitCode {
         Some(("plan", matches)) => cmd::plan::run(matches),
         Some(("replay", matches)) => cmd::replay::run(matches),
         Some(("lab", matches)) => cmd::lab::run(matches),
+        Some(("why", matches)) => cmd::why::run(matches),
+        Some(("mrc", matches)) => cmd::mrc::run(matches),
         Some((name, matches)) => cmd::generate::run(name, matches),
     }
 }

@@ -339,6 +339,8 @@ const GENERAL: &[(&str, Source)] = &[
     ("ledger_bytes", Number(|reading| reading.usage.ledger_bytes)),
     ("eviction_bytes", Number(|reading| reading.usage.eviction_bytes)),
     ("dead_bytes", Number(|reading| reading.usage.dead_bytes)),
+    ("expired_bytes", Number(|reading| reading.usage.expired_bytes)),
+    ("unread_bytes", Number(|reading| reading.usage.unread_bytes)),
 ];
 
 /// `stats items`: all segments are one class.

@@ -6,3 +6,4 @@ mod options;
 mod plan;
 mod process;
 mod replay;
+mod why;
