@@ -38,8 +38,8 @@ const AGES: [(Duration, &str); 2] = [
     (Duration::from_millis(9_500), "readable at 9.5 s"),
 ];
 
-/// How far a server's clock may be behind when it stores or asks: what is missed this close to the end tells nothing.
-const SLACK: Duration = Duration::from_millis(100);
+/// How much older than wanted a sample may be when it is missed: later its life may have ended, by a coarse clock.
+const LATE_MAX: Duration = Duration::from_millis(200);
 
 pub(super) struct Steady {
     pub(super) seconds: u64,
@@ -162,14 +162,14 @@ fn note_samples(waiting: &mut [VecDeque<Sample>], keys: Vec<Vec<u8>>, before: In
 
 /// Reads the samples whose age has come.
 fn read_due(client: &mut Client, waiting: &mut [VecDeque<Sample>], seen: &mut [Seen]) -> Result<(), String> {
-    for (waiting, seen) in waiting.iter_mut().zip(seen) {
+    for ((waiting, seen), (wanted, _)) in waiting.iter_mut().zip(seen).zip(AGES) {
         while let Some(sample) = waiting.pop_front_if(|sample| sample.due <= Instant::now()) {
             let found = client.read(&sample.keys)?;
             let readable = found.iter().filter(|found| **found).count() as u64;
             let rest = found.len() as u64 - readable;
             seen.readable += readable;
             let age = sample.sent.elapsed();
-            if rest > 0 && age + SLACK < Duration::from_secs(TTL.into()) {
+            if rest > 0 && age < wanted + LATE_MAX {
                 seen.gone += rest;
                 seen.youngest = Some(seen.youngest.map_or(age, |youngest| youngest.min(age)));
             } else {
