@@ -531,6 +531,8 @@ pub struct Usage {
     pub segments_total: u64,
     /// Bytes of one segment.
     pub segment_size: u64,
+    /// Bytes that others hold out of the same budget: connections.
+    pub held_beside_bytes: u64,
     /// Bytes in unfinished uploads.
     pub upload_bytes: u64,
 }

@@ -15,31 +15,28 @@ impl Cache {
     /// With a message that names the invariant and the numbers, if one does not hold.
     pub fn audit(&self) {
         let mut keys = HashSet::new();
-        let mut live: HashMap<SegmentId, u64> = HashMap::new();
-        let mut expiring: HashMap<SegmentId, i64> = HashMap::new();
+        let (mut live, mut expiring) = (HashMap::<SegmentId, u64>::new(), HashMap::<SegmentId, i64>::new());
         let mut pieces: HashMap<u64, Piece> = HashMap::new();
         let mut count = 0;
         self.index.for_each(&self.heap, |hash, location, item| {
             count += 1;
             let segment = self.heap.segment_of(location);
             let header = self.heap.header(segment);
+            let holds_items = matches!(
+                header.state(),
+                SegmentState::Open | SegmentState::Sealed | SegmentState::Draining
+            );
             assert!(
-                matches!(
-                    header.state(),
-                    SegmentState::Open | SegmentState::Sealed | SegmentState::Draining
-                ),
-                "a slot points into segment {segment:?}, which is {:?}",
+                holds_items,
+                "a slot points into {segment:?}, {:?}",
                 header.state()
             );
             assert!(
                 !item.is_piece() && !item.is_filler(),
                 "a slot points at something that is no item"
             );
-            assert!(
-                keys.insert(item.key().to_vec()),
-                "key {:?} has two slots",
-                item.key()
-            );
+            let is_new = keys.insert(item.key().to_vec());
+            assert!(is_new, "key {:?} has two slots", item.key());
             assert!(
                 item.deadline() <= header.max_deadline(),
                 "an item outlives what its segment knows"
@@ -79,6 +76,15 @@ impl Cache {
             }
             assert_eq!(value_len, item.value_len(), "the pieces add up to the value");
         });
+        self.audit_books(count, live.values().sum());
+        for (segment, expected) in expiring {
+            let kept = self.heap.header(segment).expiring_total();
+            assert_eq!(kept, expected, "bytes that expire in segment {segment:?}");
+        }
+        self.audit_segments(&live);
+    }
+
+    fn audit_books(&self, count: u64, bytes: u64) {
         let counters = self.counters();
         assert_eq!(
             count,
@@ -91,15 +97,10 @@ impl Cache {
             "items created and what became of them"
         );
         assert_eq!(
-            live.values().sum::<u64>(),
+            bytes,
             self.items_bytes(),
             "bytes of items in the index and the balance of counts"
         );
-        for (segment, expected) in expiring {
-            let kept = self.heap.header(segment).expiring_total();
-            assert_eq!(kept, expected, "bytes that expire in segment {segment:?}");
-        }
-        self.audit_segments(&live);
     }
 
     fn audit_segments(&self, live: &HashMap<SegmentId, u64>) {

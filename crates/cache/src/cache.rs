@@ -1,6 +1,6 @@
 //! The cache that all workers share: its parts, its limits, its counts, and the background work.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use scrubjay_base::sync::OwnLine;
@@ -120,6 +120,10 @@ pub struct Cache {
     /// Millisecond of the clock at which a delayed flush acts.
     flush_at: OwnLine<AtomicU64>,
     memory_max: AtomicU64,
+    /// Bytes that others hold out of the same budget: connections.
+    held_beside: AtomicU64,
+    /// The limit was lowered, and what is over it has not gone yet.
+    lowering: AtomicBool,
     tallies: Box<[OwnLine<Tally>]>,
     /// Numbers of workers that are not registered.
     vacant: Mutex<Vec<usize>>,
@@ -199,6 +203,8 @@ impl Cache {
             tick: OwnLine::default(),
             flush_at: OwnLine(AtomicU64::new(NO_FLUSH)),
             memory_max: AtomicU64::new(memory_max as u64),
+            held_beside: AtomicU64::new(0),
+            lowering: AtomicBool::new(false),
             tallies: (0..members).map(|_| OwnLine::default()).collect(),
             vacant: Mutex::new((0..config.workers_max).rev().collect()),
             heap,
@@ -274,6 +280,7 @@ impl Cache {
             segments_total: u64::from(allowed),
             segment_size,
             upload_bytes: self.uploads.bytes(),
+            held_beside_bytes: self.held_beside.load(Ordering::Relaxed),
         }
     }
 
@@ -315,7 +322,8 @@ impl Cache {
     pub fn set_memory_max(&self, bytes: usize) -> usize {
         let least = MEMORY_MIN.max(2 * self.config.item_size_max);
         let bytes = bytes.clamp(least, self.config.memory_max.saturating_mul(GROWTH_MAX));
-        self.memory_max.store(bytes as u64, Ordering::Relaxed);
+        let before = self.memory_max.swap(bytes as u64, Ordering::Relaxed);
+        self.lowering.fetch_or((bytes as u64) < before, Ordering::Relaxed);
         self.balance_budget();
         bytes
     }
@@ -323,6 +331,7 @@ impl Cache {
     /// Fits the number of segments to what the limit leaves beside the index.
     pub(crate) fn balance_budget(&self) {
         let beside = (self.index.bytes() + self.eviction.bytes() + self.ledger_bytes()) as u64;
+        let beside = beside + self.held_beside.load(Ordering::Relaxed);
         let left = self.memory_max.load(Ordering::Relaxed).saturating_sub(beside);
         let segments = left / budget_of_segment(self.heap.segment_size()) as u64;
         self.pool.lock().allow(&self.heap, segments as u32);
@@ -366,10 +375,36 @@ impl Cache {
     }
 
     /// What the cache would have missed since start with other memory limits, smallest first; empty for a cache that is
-    /// too small to learn from a sample (below 8 MiB).
+    /// too small to learn from a sample (below 32 MiB).
     pub fn miss_ratio_curve(&self) -> Vec<CurvePoint> {
         let reads = self.tallies.iter().map(|tally| tally.0.reads.get()).sum();
         self.eviction.sampler.curve(self.memory_max(), reads)
+    }
+
+    /// Takes `bytes` out of the budget for what others hold, connections for one; segments are given up for it as time
+    /// goes by. At most half of the limit counts.
+    pub fn set_held_beside(&self, bytes: u64) {
+        // In whole segments, so that small changes change nothing.
+        let segment = self.heap.segment_size() as u64;
+        let bytes = bytes.next_multiple_of(segment).min(self.memory_max() / 2);
+        if self.held_beside.swap(bytes, Ordering::Relaxed) != bytes {
+            self.balance_budget();
+        }
+    }
+
+    /// Whether segments that are empty but for replies still being sent from them are more than a sixteenth of all: then
+    /// whoever sends should copy what is left to send.
+    pub fn is_held_by_readers(&self) -> bool {
+        self.pool.lock().is_held_by_readers(&self.heap)
+    }
+
+    /// The limit was lowered, and memory is still to be given up for that.
+    pub(crate) fn is_lowering(&self) -> bool {
+        self.lowering.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn end_lowering(&self) {
+        self.lowering.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn memory_max(&self) -> u64 {
@@ -674,8 +709,13 @@ impl Cache {
         more
     }
 
-    /// A page of the index is full: it grows there at once.
+    /// A page of the index is full: it grows there at once, unless that would cost more than it is worth.
     pub(crate) fn relieve_index(&self, turn: &Turn<'_>, hash: KeyHash) {
+        // One item makes room where growing for one page would cost many.
+        let free = u64::from(self.pool.lock().available()) * self.heap.segment_size() as u64;
+        if free < self.index.growth_bytes() && !self.index.is_due(self.items()) {
+            return;
+        }
         let mut pushed_out = Vec::new();
         self.index
             .relieve(&self.heap, &self.epochs, hash, self.items(), &mut pushed_out);

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::expiry::{BUCKETS, bucket};
-use crate::ghost::{self, Ghost};
+use crate::ghost::Ghost;
 use crate::index::KeyHash;
 use crate::item::NEVER;
 use crate::line::Heat;
@@ -57,9 +57,9 @@ pub(crate) fn class_of(density: f32, mean_size: u32) -> usize {
     octave.floor().clamp(0.0, (CLASSES - 1) as f32) as usize
 }
 
-/// Bytes that the state of eviction takes beside the heap of a cache of `memory_max` bytes.
+/// Bytes that the state of eviction takes beside the heap of a cache of `memory_max` bytes until something is evicted.
 pub(crate) fn bytes_of(memory_max: usize) -> usize {
-    ghost::bytes_of(memory_max) + sampler::bytes_of(memory_max)
+    sampler::bytes_of(memory_max)
 }
 
 /// The state of eviction.
@@ -118,7 +118,7 @@ impl Eviction {
 
     /// Bytes of memory beside the heap.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.ghost.bytes()
     }
 
     /// Where an item of `size` bytes in all goes.
@@ -205,10 +205,9 @@ impl Eviction {
     }
 
     pub(crate) fn note_mean_size(&self, bytes: u64, items: u64) {
-        if items > 0 {
-            self.ghost.fit(items);
+        if let Some(mean) = bytes.checked_div(items) {
             self.mean_size
-                .store((bytes / items).clamp(1, 1 << 30) as u32, Ordering::Relaxed);
+                .store(mean.clamp(1, 1 << 30) as u32, Ordering::Relaxed);
         }
     }
 }

@@ -293,6 +293,17 @@ impl Index {
             .is_ok_and(|resize| resize.leaving.is_some())
     }
 
+    /// Bytes that the next growth takes, while it lasts.
+    pub(crate) fn growth_bytes(&self) -> u64 {
+        let pages = self.geometry().pages;
+        ((pages / GROWTH_SHARE + pages.min(2 * PUNCH_BATCH)) * PAGE_SIZE) as u64
+    }
+
+    /// Whether so many items are more than the index is to hold at its size.
+    pub(crate) fn is_due(&self, items: u64) -> bool {
+        items as usize > self.geometry().pages * GROW_ABOVE
+    }
+
     fn target_pages(&self, items: u64) -> Option<usize> {
         let pages = self.geometry().pages;
         let items = items as usize;

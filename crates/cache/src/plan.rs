@@ -17,7 +17,7 @@ use crate::ledger;
 use crate::plan::growth::Growth;
 use crate::pool::{AHEAD_MIN, OPEN_MIN, OPEN_SHARE, RESERVE};
 use crate::segment::{PAGE_SIZE, SEGMENT_START, SegmentHeader, unit_shift};
-use crate::upload::{PIECE_MIN, inline_value_max, piece_len_max};
+use crate::upload::{PIECE_MIN, inline_value_max, is_cut, piece_len_max};
 
 /// Limits are looked for in steps of this many bytes.
 const MEMORY_STEP: usize = 1 << 20;
@@ -193,7 +193,14 @@ impl Packing {
             last_access: 0,
         };
         let log = self.log_of(item, deadline);
-        let shape = if item.value_len <= inline_value_max(self.segment_size) {
+        let inline_len = header.item_len(item.key_len, ValueShape::Inline(item.value_len));
+        let left = match self.open[log] {
+            0 => 0,
+            used => self.segment_size - used,
+        };
+        let whole = item.value_len <= inline_value_max(self.segment_size)
+            && !is_cut(inline_len.next_multiple_of(self.unit), left);
+        let shape = if whole {
             ValueShape::Inline(item.value_len)
         } else {
             let pieces = self.add_pieces(log, item.value_len);

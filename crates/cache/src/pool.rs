@@ -18,7 +18,7 @@ use crate::segment::{Heap, SegmentId, SegmentState};
 pub(crate) const RESERVE: u32 = 2;
 
 /// Segments beyond the reserve that are made free before they are needed, at least.
-pub(crate) const AHEAD_MIN: u32 = 2;
+pub(crate) const AHEAD_MIN: u32 = 1;
 
 /// At most this share of all (one over it) is made free ahead, when workers had to wait for memory.
 const AHEAD_SHARE: u32 = 32;
@@ -31,6 +31,10 @@ pub(crate) const OPEN_SHARE: u32 = 16;
 
 /// Logs that may have an open segment however small the cache is.
 pub(crate) const OPEN_MIN: u32 = 4;
+
+/// Emptied segments may wait for slow readers up to this share of all (one over it), and up to this many.
+const HELD_SHARE: u32 = 16;
+const HELD_MIN: u32 = 2;
 
 /// In `Pool::open`: the log has no open segment.
 const NONE: u32 = u32::MAX;
@@ -198,6 +202,13 @@ impl State {
     /// Whether more segments are used than allowed, those that will be free in a moment left out.
     pub(crate) fn over_limit(&self) -> bool {
         self.used - self.retired.len() as u32 > self.allowed
+    }
+
+    /// Whether more retired segments than a sixteenth of all wait for pins only.
+    pub(crate) fn is_held_by_readers(&self, heap: &Heap) -> bool {
+        let pinned = |segment: &&SegmentId| heap.header(**segment).pins.load(Ordering::Relaxed) > 0;
+        let held = self.retired.iter().filter(pinned).count() as u32;
+        held > (self.allowed / HELD_SHARE).max(HELD_MIN)
     }
 
     /// Segments that may still be taken, the reserve among them.

@@ -283,13 +283,18 @@ impl Cache {
                 state.over_limit()
             };
             if !over {
-                return;
+                return self.end_lowering();
             }
+            let cause = if self.is_lowering() {
+                Cause::LimitLowered
+            } else {
+                Cause::Evicted
+            };
             let survey = self.survey(turn);
             let evicts = survey.wholly_dead.is_none() && self.config().evict;
             match evicts.then(|| self.least_worth(&survey)).flatten() {
                 Some(Least::Sealed(least)) => {
-                    self.drain(turn, reclaimer, least, Mercy::Read(Cause::LimitLowered));
+                    self.drain(turn, reclaimer, least, Mercy::Read(cause));
                 }
                 // Its appenders finish within their turn; the next look finds it sealed.
                 Some(Least::Closed) => return,
@@ -330,6 +335,9 @@ impl Cache {
             let worth = header.worth_per_byte();
             self.eviction
                 .note_evicted(header, worth, evicted, capacity, turn.tick);
+            if self.eviction.ghost.fit(self.items()) {
+                self.balance_budget();
+            }
         }
         turn.tally.relocated_bytes.add(u64::from(kept));
         turn.tally.segments_reclaimed.add(1);

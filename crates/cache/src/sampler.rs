@@ -26,11 +26,11 @@ pub(crate) const AGEINGS: [Ageing; 4] = [
 const FACTORS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 
 /// Bytes of the cache for each key that a shadow may hold.
-const BYTES_PER_KEY: usize = 48 << 10;
+const BYTES_PER_KEY: usize = 128 << 10;
 
 /// Keys that a shadow may hold at most, and the fewest that say anything.
 const KEYS_MAX: usize = 4096;
-const KEYS_MIN: usize = 128;
+const KEYS_MIN: usize = 256;
 
 /// Bytes that a shadow takes for a key, about.
 const KEY_BYTES: usize = 80;

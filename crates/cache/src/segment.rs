@@ -405,9 +405,13 @@ impl Heap {
 
     /// Takes what is left at the end of an open segment, at most `len` and at least `min` bytes.
     pub(crate) fn append_up_to(&self, segment: SegmentId, min: usize, len: usize) -> Append<'_> {
-        let left = (self.segment_size() as u32)
-            .saturating_sub(self.header(segment).write_offset.load(Ordering::Relaxed));
-        self.append(segment, (left as usize).clamp(min, len))
+        self.append(segment, self.left(segment).clamp(min, len))
+    }
+
+    /// Bytes at the end of an open segment that nobody has taken.
+    pub(crate) fn left(&self, segment: SegmentId) -> usize {
+        let taken = self.header(segment).write_offset.load(Ordering::Relaxed);
+        (self.segment_size() as u32).saturating_sub(taken) as usize
     }
 
     /// Closes an open segment that is not full; whether the caller is the one who did.

@@ -88,7 +88,7 @@ impl Shadow {
             inserted: 0,
             relocated: 0,
             places: 0,
-            ghost: Ghost::with_lines(4 * items / 15 + 1),
+            ghost: Ghost::with_lines(2 * items / 15 + 1),
         }
     }
 

@@ -239,15 +239,14 @@ impl Worker {
     ) -> Result<Draft<'_>, Refusal> {
         let cache = self.member.cache();
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
-        if len > cache.inline_value_max() {
-            let turn = self.turn();
+        let turn = self.turn();
+        let item_len = header.item_len(key.len(), ValueShape::Inline(len));
+        let place = cache.eviction.place(item_len, heat, header.deadline, turn.tick);
+        if len > cache.inline_value_max() || cache.cuts(place.log, item_len) {
             let place = cache.eviction.place(len, heat, header.deadline, turn.tick);
             let pieces = PieceList::copy_of(&self.member, &turn, parts, &place)?;
             return self.draft_chained(hash, key, header, pieces, heat);
         }
-        let turn = self.turn();
-        let item_len = header.item_len(key.len(), ValueShape::Inline(len));
-        let place = cache.eviction.place(item_len, heat, header.deadline, turn.tick);
         let room = cache.reserve(&turn, &place, item_len)?;
         let location = room.location();
         Ok(Draft {
@@ -369,16 +368,9 @@ impl Worker {
             invalidate: false,
             vivify: store.vivify.is_some(),
         };
-        let addition = match store.value {
-            Body::Bytes(bytes) => Addition::Bytes(bytes),
-            Body::Upload(upload) => {
-                assert_eq!(upload.missing(), 0, "an upload is stored when it is complete");
-                match upload.finish() {
-                    Ok(Ok(bytes)) => Addition::Owned(bytes),
-                    Ok(Err(pieces)) => Addition::Pieces(pieces),
-                    Err(why) => return StoreOutcome::Refused(why),
-                }
-            }
+        let addition = match Addition::of(store.value) {
+            Ok(addition) => addition,
+            Err(why) => return StoreOutcome::Refused(why),
         };
         let hash = self.member.cache().index.hash(store.key);
         loop {
@@ -663,6 +655,19 @@ enum Addition<'a> {
 }
 
 impl Addition<'_> {
+    fn of(value: Body<'_>) -> Result<Addition<'_>, Refusal> {
+        Ok(match value {
+            Body::Bytes(bytes) => Addition::Bytes(bytes),
+            Body::Upload(upload) => {
+                assert_eq!(upload.missing(), 0, "an upload is stored when it is complete");
+                match upload.finish()? {
+                    Ok(bytes) => Addition::Owned(bytes),
+                    Err(pieces) => Addition::Pieces(pieces),
+                }
+            }
+        })
+    }
+
     fn slices(&self) -> Vec<&[u8]> {
         match self {
             Addition::Bytes(bytes) => vec![bytes],

@@ -18,11 +18,15 @@ use crate::line::Heat;
 use crate::segment::{Append, SEGMENT_START};
 use crate::worker::{Member, Turn, Worker};
 
+/// Items shorter than this are never cut, and ends of segments shorter than that are not filled by cutting.
+const CUT_ITEM_MIN: usize = 512;
+const CUT_TAIL_MIN: usize = PIECE_HEADER + PIECE_MIN;
+
 /// A value up to this share of a segment (one over it) lies behind its key; a longer one is cut into pieces.
 const INLINE_SHARE: usize = 8;
 
 /// Least bytes of value in a piece, unless the value ends.
-pub(crate) const PIECE_MIN: usize = 512;
+pub(crate) const PIECE_MIN: usize = 112;
 
 /// A piece may be this long before anything came.
 const FIRST_PIECE_MAX: usize = 64 << 10;
@@ -105,12 +109,26 @@ pub(crate) fn inline_value_max(segment_size: usize) -> usize {
     (segment_size / INLINE_SHARE).min(INLINE_VALUE_MAX)
 }
 
+/// Whether an item of `len` bytes that does not fit into the `left` bytes at the end of a segment is cut, so that they are
+/// used: a cut costs about 60 bytes.
+pub(crate) fn is_cut(len: usize, left: usize) -> bool {
+    len >= CUT_ITEM_MIN && left >= CUT_TAIL_MIN && left < len
+}
+
 /// Most bytes of value in a piece.
 pub(crate) fn piece_len_max(segment_size: usize) -> usize {
     segment_size - SEGMENT_START as usize - PIECE_HEADER
 }
 
 impl Cache {
+    /// Whether an item of `len` bytes in `log` is cut to fill the end of the open segment. A guess: others append too.
+    pub(crate) fn cuts(&self, log: usize, len: usize) -> bool {
+        self.pool.open_segment(log).is_some_and(|segment| {
+            let left = self.heap.left(segment);
+            is_cut(self.heap.aligned(len), left)
+        })
+    }
+
     pub(crate) fn inline_value_max(&self) -> usize {
         inline_value_max(self.heap.segment_size())
     }

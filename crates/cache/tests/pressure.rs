@@ -536,6 +536,25 @@ fn every_item_that_left_has_one_cause_and_why_names_it() {
     assert_eq!(why(&worker, "deleted"), Some(Cause::Deleted));
     assert_eq!(why(&worker, "refused"), Some(Cause::TooLarge));
     assert_eq!(why(&worker, "flushed"), Some(Cause::Flushed));
+    worker.go_idle();
+    cache.audit();
+    let removed = cache.counters().removed;
+    assert_eq!(
+        (
+            removed.expired,
+            removed.deleted,
+            removed.too_large,
+            removed.flushed
+        ),
+        (1, 1, 1, 1)
+    );
+}
+
+#[test]
+fn what_went_for_want_of_memory_is_told_from_what_a_lower_limit_cost() {
+    let cache = cache(8 << 20);
+    let mut worker = cache.worker();
+    let second = Now::from_millis;
     // More than fits, then half the limit.
     for key in 0..20_000u64 {
         worker.begin_turn(second(8_000 + key / 100));
@@ -559,15 +578,6 @@ fn every_item_that_left_has_one_cause_and_why_names_it() {
     cache.audit();
     let counters = cache.counters();
     let removed = counters.removed;
-    assert_eq!(
-        (
-            removed.expired,
-            removed.deleted,
-            removed.too_large,
-            removed.flushed
-        ),
-        (1, 1, 1, 1)
-    );
     assert!(removed.evicted > 0 && removed.limit_lowered > 0);
     assert_eq!(counters.created, cache.usage().items + removed.total());
 }

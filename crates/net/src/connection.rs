@@ -73,6 +73,18 @@ impl<D: Driver, S: Service> Connection<D, S> {
         }
     }
 
+    /// Bytes that it holds beside its place among the connections.
+    pub(crate) fn held(&self) -> u64 {
+        (self.leftover.capacity() + self.unsent.held()) as u64
+    }
+
+    /// Copies what waits to be sent from the service's memory.
+    pub(crate) fn copy_out(&mut self) {
+        if self.unsent.has_shared() {
+            self.unsent.own();
+        }
+    }
+
     /// Whether replies wait for the peer to take them.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()

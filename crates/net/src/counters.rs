@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use scrubjay_base::sync::OwnLine;
 use scrubjay_io::driver::epoll::Waker;
 
+use crate::memory::Memory;
+
 /// Counts of connections and bytes. Raised at accept and close, and once a turn for bytes.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -23,6 +25,8 @@ pub struct Counters {
     traffic: [OwnLine<Traffic>; TRAFFIC_CELLS],
     /// Connections closed because they were idle too long.
     pub idle_kicks: AtomicU64,
+    /// What connections hold of memory.
+    pub memory: Memory,
     /// Times that a connection had to wait for its next turn although it had more to do.
     pub conn_yields: AtomicU64,
 }
@@ -106,6 +110,12 @@ impl Control {
         }
     }
 
+    /// Asks for replies that wait in the service's memory to be copied, by workers that sleep as well.
+    pub fn copy_out(&self, memory: &Memory) {
+        memory.ask_for_copies();
+        self.wake_all();
+    }
+
     pub(crate) fn add(&self, waker: Waker) {
         self.wakers
             .lock()
@@ -115,6 +125,10 @@ impl Control {
 
     fn raise(&self, state: u8) {
         self.state.fetch_max(state, Ordering::AcqRel);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
         self.wakers
             .lock()
             .expect("nothing panics under this lock")

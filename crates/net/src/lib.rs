@@ -2,12 +2,14 @@
 
 mod connection;
 pub mod counters;
+mod memory;
 pub mod output;
 pub mod server;
 pub mod service;
 mod worker;
 
 pub use counters::{Control, Counters, Stop};
+pub use memory::Memory;
 pub use output::Output;
 pub use server::{Config, run};
 pub use service::{Handled, Next, Peer, Service};

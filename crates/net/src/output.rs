@@ -80,6 +80,26 @@ impl<S: AsRef<[u8]>> Output<S> {
         });
     }
 
+    /// Bytes of memory that it holds, shared pieces' own left out.
+    pub fn held(&self) -> usize {
+        self.bytes.capacity() + self.shared.capacity() * size_of::<Shared<S>>()
+    }
+
+    /// Whether something waits to go out from where it lies.
+    pub fn has_shared(&self) -> bool {
+        !self.shared.is_empty()
+    }
+
+    /// Copies the shared pieces, so that they can be used again where they lie.
+    pub fn own(&mut self) {
+        let mut bytes = Vec::with_capacity(self.len());
+        self.pieces().for_each(|piece| bytes.extend_from_slice(piece));
+        *self = Output {
+            bytes,
+            ..Output::default()
+        };
+    }
+
     /// The waiting pieces in order.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = self.sent;
@@ -177,6 +197,14 @@ mod tests {
                     whole[first + second..]
                 );
             }
+            let mut owned = build();
+            owned.advance(first);
+            owned.own();
+            assert!(!owned.has_shared());
+            assert_eq!(
+                owned.pieces().flatten().copied().collect::<Vec<u8>>(),
+                whole[first..]
+            );
             rest.clear();
             assert!(rest.is_empty());
         }

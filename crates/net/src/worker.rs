@@ -101,6 +101,7 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     swept_at: Now,
     bytes_read: u64,
     bytes_written: u64,
+    copies_made: u64,
 }
 
 impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
@@ -128,6 +129,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             swept_at: Now::default(),
             bytes_read: 0,
             bytes_written: 0,
+            copies_made: 0,
         }
     }
 
@@ -160,6 +162,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         let now = self.driver.now();
         self.service.begin_turn(now);
         self.take_mail(now);
+        self.copy_out_if_asked();
         let again = std::mem::take(&mut self.again);
         for ready in ready.iter() {
             if ready.token >= LISTENER_TOKENS {
@@ -195,6 +198,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             return;
         };
         connection.last_active = now;
+        let held = connection.held();
         let mut lent = Lent {
             driver: &mut self.driver,
             service: &mut self.service,
@@ -203,7 +207,10 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             bytes_read: &mut self.bytes_read,
             bytes_written: &mut self.bytes_written,
         };
-        match connection.turn(&mut lent, readable) {
+        let after = connection.turn(&mut lent, readable);
+        let fits = self.shared.counters.memory.note(held, connection.held());
+        match after {
+            _ if !fits => self.close(index),
             After::Wait => {}
             After::Again => {
                 self.shared.counters.conn_yields.fetch_add(1, Ordering::Relaxed);
@@ -215,11 +222,32 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         self.output.shrink(OUTPUT_KEPT);
     }
 
+    /// Copies what slow peers keep in the service's memory, if the keeper of the books asks for it.
+    fn copy_out_if_asked(&mut self) {
+        let shared = self.shared;
+        let asked = shared.counters.memory.copies_asked();
+        if asked == self.copies_made {
+            return;
+        }
+        self.copies_made = asked;
+        for index in 0..self.connections.len() {
+            let Some(connection) = self.connections[index].as_mut() else {
+                continue;
+            };
+            let held = connection.held();
+            connection.copy_out();
+            if !shared.counters.memory.note(held, connection.held()) {
+                self.close(index);
+            }
+        }
+    }
+
     fn close(&mut self, index: usize) {
         let Some(connection) = self.connections[index].take() else {
             return;
         };
         self.vacant.push(index);
+        self.shared.counters.memory.note(connection.held(), 0);
         self.service.close(connection.session);
         self.shared
             .counters

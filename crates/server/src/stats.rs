@@ -335,6 +335,14 @@ const GENERAL: &[(&str, Source)] = &[
     ),
     ("relocated_bytes", Number(|reading| reading.cache.relocated_bytes)),
     ("upload_bytes", Number(|reading| reading.usage.upload_bytes)),
+    (
+        "connection_bytes",
+        Number(|reading| reading.shared.net.memory.held()),
+    ),
+    (
+        "connection_memory_kicks",
+        Number(|reading| reading.shared.net.memory.kicks()),
+    ),
     ("index_bytes", Number(|reading| reading.usage.index_bytes)),
     ("ledger_bytes", Number(|reading| reading.usage.ledger_bytes)),
     ("eviction_bytes", Number(|reading| reading.usage.eviction_bytes)),

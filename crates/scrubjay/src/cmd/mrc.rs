@@ -84,7 +84,7 @@ fn ask(server: &str) -> Result<Curve, String> {
         })
         .collect();
     if points.is_empty() {
-        return Err("the server has no curve: it is no scrubjay, or its -m is below 8".to_owned());
+        return Err("the server has no curve: it is no scrubjay, or its -m is below 32".to_owned());
     }
     let general = connection.stats("")?;
     let held = ["bytes", "dead_bytes", "expired_bytes", "unread_bytes"];

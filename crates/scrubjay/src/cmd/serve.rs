@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -13,7 +14,7 @@ use scrubjay_io::driver::epoll::Listener;
 use scrubjay_io::entropy;
 use scrubjay_io::process::{self, Launcher, PidFile, Signal};
 use scrubjay_io::thread::{Bell, spawn};
-use scrubjay_net::{Control, Limits, Stop};
+use scrubjay_net::{Control, Counters, Limits, Stop};
 use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, Environment, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
 
@@ -29,6 +30,13 @@ const OTHER_FILES: u64 = 64;
 
 /// How long the cache is left alone when more work is waiting.
 const MAINTENANCE_PAUSE: Duration = Duration::from_millis(1);
+
+/// Bytes that an open connection takes of the budget with nothing in flight.
+const CONNECTION_BYTES: u64 = 512;
+
+/// Connections may hold this share of the memory limit (one over it) for what is in flight, and at least this much.
+const CONNECTION_SHARE: u64 = 2;
+const CONNECTION_MIN: u64 = 1 << 20;
 
 /// What a connection over the limit is told. Source: memcached 1.6.18, run.
 const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
@@ -130,7 +138,8 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
         },
     };
     let shared = Shared::new(Arc::clone(&cache), options);
-    start_helpers(&cache, clock, &shared.control).map_err(|error| refused("cannot start a thread", error))?;
+    start_helpers(&cache, clock, &shared.control, &shared.net)
+        .map_err(|error| refused("cannot start a thread", error))?;
     let ran = scrubjay_net::run(
         &net_config,
         clock,
@@ -205,25 +214,38 @@ fn write_files(options: &Options, tcp: &[SocketAddr]) -> Option<PidFile> {
 }
 
 /// Starts the threads beside the workers: one takes signals, one looks after the cache. They end with the process.
-fn start_helpers(cache: &Arc<Cache>, clock: Clock, control: &Arc<Control>) -> std::io::Result<()> {
+fn start_helpers(
+    cache: &Arc<Cache>,
+    clock: Clock,
+    control: &Arc<Control>,
+    net: &Arc<Counters>,
+) -> std::io::Result<()> {
+    let stopper = Arc::clone(control);
     let control = Arc::clone(control);
     spawn("signals", move || {
         loop {
             let signal = process::wait_signal();
-            let is_stopping = control.stop() != Stop::No;
+            let is_stopping = stopper.stop() != Stop::No;
             match signal {
                 Signal::Reload => say("SIGHUP: there is nothing to read anew"),
                 // Whoever asks twice is in a hurry.
-                Signal::Stop if is_stopping => control.stop_now(),
-                Signal::Stop | Signal::StopGracefully => control.stop_gracefully(),
+                Signal::Stop if is_stopping => stopper.stop_now(),
+                Signal::Stop | Signal::StopGracefully => stopper.stop_gracefully(),
             }
         }
     })?;
-    let cache = Arc::clone(cache);
+    let (cache, net) = (Arc::clone(cache), Arc::clone(net));
     spawn("maintenance", move || {
         let bell = Bell::default();
         loop {
+            let held = net.memory.held() + net.curr_connections.load(Ordering::Relaxed) * CONNECTION_BYTES;
+            cache.set_held_beside(held);
+            net.memory
+                .set_limit((cache.usage().memory_max / CONNECTION_SHARE).max(CONNECTION_MIN));
             let is_more = cache.maintain(clock.now());
+            if cache.is_held_by_readers() {
+                control.copy_out(&net.memory);
+            }
             bell.wait(if is_more {
                 MAINTENANCE_PAUSE
             } else {

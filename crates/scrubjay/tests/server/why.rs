@@ -37,11 +37,11 @@ fn why_says_where_a_key_is_or_how_it_left() {
 
 #[test]
 fn mrc_draws_the_curve_or_says_why_there_is_none() {
-    let server = Server::start("-m 16");
+    let server = Server::start("-m 64");
     let address = format!("127.0.0.1:{}", server.ports[0]);
     ask(server.connect(), "get a");
     let said = text(&run(&format!("mrc --server {address}")));
-    assert!(said.contains("16 MiB <") && said.contains("128 MiB"), "{said}");
+    assert!(said.contains("64 MiB <") && said.contains("512 MiB"), "{said}");
     let said = text(&run(&format!("mrc --json --server {address}")));
     assert!(
         said.contains("\"curve\":[") && said.contains("\"unread_bytes\":"),
