@@ -386,7 +386,7 @@ impl Cache {
     pub fn set_held_beside(&self, bytes: u64) {
         // In whole segments, so that small changes change nothing.
         let segment = self.heap.segment_size() as u64;
-        let bytes = bytes.next_multiple_of(segment).min(self.memory_max() / 2);
+        let bytes = (bytes - bytes % segment).min(self.memory_max() / 2);
         if self.held_beside.swap(bytes, Ordering::Relaxed) != bytes {
             self.balance_budget();
         }

@@ -35,6 +35,7 @@ pub use api::{
     StoreOutcome, Usage, Why, Win, admits, item_size,
 };
 pub use cache::{Cache, CacheError};
+pub use sampler::{AGEINGS, leads};
 pub use shadow::{Ageing, Shadow};
 pub use upload::Upload;
 pub use worker::Worker;

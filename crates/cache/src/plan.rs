@@ -315,7 +315,7 @@ impl Packing {
         let left = self.memory_max.saturating_sub(beside);
         let allowed = (left / budget_of_segment(self.segment_size)) as u32;
         // Opening a segment that leaves no more free ones than these makes room for the next; until then one is empty.
-        let full = allowed.saturating_sub(RESERVE + AHEAD_MIN + 1);
+        let full = allowed.saturating_sub(RESERVE + AHEAD_MIN);
         let logs = self.open.iter().filter(|&&used| used > 0).count() as u32;
         let open_max = (allowed / OPEN_SHARE).max(OPEN_MIN);
         // Any other log's open segment is half full in the mean.

@@ -196,7 +196,7 @@ impl State {
     /// Whether so few segments are free, or will be in a moment, that the next one should be made free now: then nobody
     /// has to wait for readers when it is needed.
     pub(crate) fn is_short(&self) -> bool {
-        self.available() + self.retired.len() as u32 <= RESERVE + self.ahead
+        self.available() + (self.retired.len() as u32) < RESERVE + self.ahead
     }
 
     /// Whether more segments are used than allowed, those that will be free in a moment left out.

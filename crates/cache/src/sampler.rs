@@ -12,7 +12,7 @@ use crate::index::KeyHash;
 use crate::shadow::{Ageing, Shadow};
 
 /// The ways of ageing that are tried; the first is used until another is better.
-pub(crate) const AGEINGS: [Ageing; 4] = [
+pub const AGEINGS: [Ageing; 4] = [
     Ageing::slow(0.03),
     Ageing::slow(0.3),
     Ageing::slow(4.0),
@@ -40,7 +40,21 @@ const SHIFT_MIN: u32 = 4;
 
 /// Decayed misses before a lead counts, and the lead that is needed to change.
 const MISSES_MIN: f64 = 256.0;
-const LEAD: f64 = 0.99;
+const LEAD: f64 = 0.97;
+
+/// The lead that a limit of age needs: while a cache fills it looks better than it is, and what it throws out is missed
+/// for long.
+const LEAD_OF_AGE: f64 = 0.9;
+
+/// Whether `misses` are so much fewer than the `current` ones that this ageing is to be used instead.
+pub fn leads(ageing: &Ageing, misses: f64, current: f64) -> bool {
+    let lead = if ageing.age_max.is_finite() {
+        LEAD_OF_AGE
+    } else {
+        LEAD
+    };
+    current > MISSES_MIN && misses < lead * current
+}
 
 /// What the shadows are asked to play.
 #[derive(Clone, Copy, Debug)]
@@ -257,9 +271,11 @@ impl State {
     fn choose(&mut self) -> Option<Ageing> {
         let misses = |sample: &Sample| sample.recent_misses;
         let current = misses(&self.ageings[self.current]);
-        let (best, sample) = (self.ageings.iter().enumerate())
-            .min_by(|one, other| misses(one.1).total_cmp(&misses(other.1)))?;
-        let changes = current > MISSES_MIN && misses(sample) < LEAD * current;
+        let rivals = self.ageings.iter().enumerate();
+        let best = rivals
+            .filter(|(at, sample)| leads(&AGEINGS[*at], misses(sample), current))
+            .min_by(|one, other| misses(one.1).total_cmp(&misses(other.1)))
+            .map(|(at, _)| at);
         let inserted = self.ageings[0].shadow.traffic().0;
         if inserted - self.decayed_at > self.capacity >> self.ageings[0].shift {
             self.decayed_at = inserted;
@@ -267,9 +283,7 @@ impl State {
                 .iter_mut()
                 .for_each(|sample| sample.recent_misses /= 2.0);
         }
-        if !changes {
-            return None;
-        }
+        let best = best?;
         self.current = best;
         let ageing = AGEINGS[best];
         self.sizes

@@ -4,6 +4,7 @@ pub mod differential;
 pub mod fuzz;
 pub mod in_process;
 pub mod model;
+pub mod policy;
 pub mod runner;
 pub mod script;
 pub mod server;

@@ -1,6 +1,7 @@
 //! `cargo run -p scrubjay-sim -- COMMAND`: conformance scripts by hand.
 
 use scrubjay_sim::differential::{self, Pair};
+use scrubjay_sim::policy::{self, Plan};
 use scrubjay_sim::runner::{self, Deviations, Remote};
 use scrubjay_sim::script::Script;
 use scrubjay_sim::server::Server;
@@ -11,7 +12,9 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
   record FILE...            write the replies that memcached really gives into scripts
   corpus FOLDER SCRIPT...   write what each connection of the scripts sends into a file of the folder, for fuzzing
   differential [--requests N] [--seed S] [--memcached]
-                            random sessions to scrubjay (or a second memcached) and memcached, replies compared";
+                            random sessions to scrubjay (or a second memcached) and memcached, replies compared
+  policy [--shares 0.05,0.1] [--requests N] [--keys N] SOURCE...
+                            miss ratios of eviction policies and of the engine, at shares of each source's footprint";
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +25,7 @@ fn main() -> std::process::ExitCode {
         ["record", ref files @ ..] => files.iter().try_for_each(|file| record(file)),
         ["corpus", folder, ref files @ ..] => files.iter().try_for_each(|file| write_corpus(folder, file)),
         ["differential", ref options @ ..] => run_differential(options),
+        ["policy", ref options @ ..] => run_policy(options),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -31,6 +35,40 @@ fn main() -> std::process::ExitCode {
             std::process::ExitCode::FAILURE
         }
     }
+}
+
+fn run_policy(options: &[&str]) -> Result<(), String> {
+    let mut plan = Plan {
+        sources: Vec::new(),
+        shares: vec![0.05, 0.1, 0.25, 0.5],
+        requests: 4_000_000,
+        keys: 600_000,
+    };
+    let mut words = options.iter();
+    while let Some(&word) = words.next() {
+        let mut number = || {
+            let value = words.next().copied().unwrap_or_default();
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("{word} takes a number, not {value:?}"))
+        };
+        match word {
+            "--requests" => plan.requests = number()? as usize,
+            "--keys" => plan.keys = number()?,
+            "--shares" => {
+                let list = words.next().copied().unwrap_or_default();
+                let share = |text: &str| {
+                    let share = text.parse::<f64>().ok().filter(|share| *share > 0.0);
+                    share.ok_or_else(|| format!("--shares takes numbers above 0, not {text:?}"))
+                };
+                plan.shares = list.split(',').map(share).collect::<Result<_, _>>()?;
+            }
+            source => plan.sources.push(source.to_owned()),
+        }
+    }
+    let table = policy::run(&plan, &mut |step| eprintln!("{step}"))?;
+    print!("{table}");
+    Ok(())
 }
 
 fn read(file: &str) -> Result<(String, Script), String> {

@@ -15,7 +15,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "scrubjay",
         &["workload", "server", "net", "protocol", "cache", "io", "base"],
     ),
-    ("sim", &["server", "net", "protocol", "cache", "io", "base"]),
+    (
+        "sim",
+        &["server", "net", "protocol", "cache", "workload", "io", "base"],
+    ),
     ("xtask", &[]),
 ];
 
