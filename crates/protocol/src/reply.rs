@@ -35,7 +35,8 @@ pub const MEMLIMIT_TOO_SMALL: Words = "MEMLIMIT_TOO_SMALL cannot set maxbytes to
 /// The memory limit asked for looks like bytes.
 pub const MEMLIMIT_IN_BYTES: Words = "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes";
 /// The memory limit cannot go that far.
-pub const MEMLIMIT_OUT_OF_BOUNDS: Words = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust";
+pub const MEMLIMIT_OUT_OF_BOUNDS: Words = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust: an eighth to eight \
+                                           times the limit at start, and at least twice -I; beyond that a restart is better";
 /// A watch is asked for.
 pub const NO_WATCH: Words = "CLIENT_ERROR watch commands not allowed";
 /// A dump is asked for.

@@ -2,7 +2,7 @@
 //!
 //! Left out is what they answer differently on purpose or by nature: `stats`, `me`, delayed `flush_all`, exptimes of a few
 //! seconds, and what the notes in `differential/text.rs` and `differential/binary.rs` name. CAS numbers need only stand
-//! for each other one to one, lives may differ by a second, versions by anything.
+//! for each other one to one, lives may differ by some seconds, versions by anything.
 
 pub mod binary;
 pub mod session;
@@ -52,9 +52,12 @@ pub fn run(pair: &Pair, seed: u64, requests: usize) -> Result<usize, String> {
 /// The difference, cut down to few requests.
 pub fn run_one(pair: &Pair, session_seed: u64) -> Result<usize, String> {
     let session = Session::random(&mut StdRng::seed_from_u64(session_seed));
-    if pair.difference(&session)?.is_some() {
+    if let Some(first) = pair.difference(&session)? {
         let small = shrink(pair, session.clone())?;
-        let why = pair.difference(&small)?.unwrap_or_default();
+        let why = match pair.difference(&small)? {
+            Some(why) => why,
+            None => format!("not every time; the whole session's first difference:\n{first}"),
+        };
         return Err(format!(
             "session {session_seed}, cut down:\n{}{why}",
             small.describe()

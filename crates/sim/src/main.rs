@@ -14,7 +14,9 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
   differential [--requests N] [--seed S] [--memcached]
                             random sessions to scrubjay (or a second memcached) and memcached, replies compared
   policy [--shares 0.05,0.1] [--requests N] [--keys N] SOURCE...
-                            miss ratios of eviction policies and of the engine, at shares of each source's footprint";
+                            miss ratios of eviction policies and of the engine, at shares of each source's footprint
+  curve [as policy] SOURCE...
+                            what the engine's miss-ratio curve says beside what it misses at those sizes";
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,7 +27,8 @@ fn main() -> std::process::ExitCode {
         ["record", ref files @ ..] => files.iter().try_for_each(|file| record(file)),
         ["corpus", folder, ref files @ ..] => files.iter().try_for_each(|file| write_corpus(folder, file)),
         ["differential", ref options @ ..] => run_differential(options),
-        ["policy", ref options @ ..] => run_policy(options),
+        ["policy", ref options @ ..] => run_policy(options, policy::run),
+        ["curve", ref options @ ..] => run_policy(options, policy::curve),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -37,7 +40,10 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-fn run_policy(options: &[&str]) -> Result<(), String> {
+/// Plays a plan and returns its table.
+type Play = fn(&Plan, &mut dyn FnMut(&str)) -> Result<String, String>;
+
+fn run_policy(options: &[&str], play: Play) -> Result<(), String> {
     let mut plan = Plan {
         sources: Vec::new(),
         shares: vec![0.05, 0.1, 0.25, 0.5],
@@ -66,7 +72,7 @@ fn run_policy(options: &[&str]) -> Result<(), String> {
             source => plan.sources.push(source.to_owned()),
         }
     }
-    let table = policy::run(&plan, &mut |step| eprintln!("{step}"))?;
+    let table = play(&plan, &mut |step| eprintln!("{step}"))?;
     print!("{table}");
     Ok(())
 }

@@ -173,6 +173,41 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<String, String
     Ok(table)
 }
 
+/// Smaller capacities are played with all sizes multiplied: the engine draws no curve of small ones.
+const CURVE_CAPACITY_MIN: u64 = 64 << 20;
+
+/// Plays the engine at each share and at the multiples of its curve, and sets what the curve says beside what was missed.
+///
+/// # Errors
+/// What cannot be read.
+pub fn curve(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<String, String> {
+    let mut table = String::from("| source | share | times | curve | played | points off |\n|---|---|---|---|---|---|\n");
+    let mut worst = 0.0f64;
+    for source in &plan.sources {
+        let trace = Trace::read(source, plan)?;
+        let name = source.rsplit('/').next().unwrap_or(source);
+        for &share in &plan.shares {
+            progress(&format!("{name} at {share}"));
+            let capacity = ((trace.footprint as f64 * share) as u64).max(1);
+            let scale = CURVE_CAPACITY_MIN.div_ceil(capacity);
+            let (trace, capacity) = (trace.scaled(scale as u32), capacity * scale);
+            for point in engine::run(&trace, capacity).curve {
+                let Some(said) = point.miss_ratio else { continue };
+                let factor = point.factor;
+                let played = engine::run(&trace, (capacity as f64 * factor) as u64).miss_ratio;
+                let off = 100.0 * (said - played);
+                worst = worst.max(off.abs());
+                let _ = writeln!(
+                    table,
+                    "| {name} | {share} | {factor} | {said:.4} | {played:.4} | {off:+.2} |"
+                );
+            }
+        }
+    }
+    let _ = writeln!(table, "\nAt most {worst:.2} points off.");
+    Ok(table)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Plan, run};

@@ -409,15 +409,13 @@ fn set_memory_limit(context: &mut Context<'_>, megabytes: u64) -> Words {
     }
     let wanted = (megabytes as usize) << 20;
     // From an eighth to eight times of what it was at start.
-    let start = context.shared.options.memory_max;
-    if wanted < start / 8 || wanted > start * 8 {
+    let options = &context.shared.options;
+    let bounds = (options.memory_max / 8).max(2 * options.item_size_max)..=options.memory_max * 8;
+    if !bounds.contains(&wanted) {
         return reply::MEMLIMIT_OUT_OF_BOUNDS;
     }
-    if context.shared.cache.set_memory_max(wanted) == wanted {
-        "OK"
-    } else {
-        reply::MEMLIMIT_OUT_OF_BOUNDS
-    }
+    context.shared.cache.set_memory_max(wanted);
+    "OK"
 }
 
 /// Classes of memcached's allocator, whose numbers are still let pass.

@@ -1,7 +1,7 @@
 //! The real engine as a look-aside cache of a trace.
 
 use scrubjay_base::time::Now;
-use scrubjay_cache::{Body, Cache, Config, Get, Store, StoreMode, StoreOutcome, Usage, Worker};
+use scrubjay_cache::{Body, Cache, Config, CurvePoint, Get, Store, StoreMode, StoreOutcome, Usage, Worker};
 
 use super::Trace;
 
@@ -23,22 +23,22 @@ const fn header_len(size: usize) -> usize {
 }
 
 /// What came of it.
+#[derive(Debug)]
 pub(super) struct Played {
     pub(super) miss_ratio: f64,
     /// Bytes relocated for each byte inserted.
     pub(super) relocated: f64,
+    /// What the cache says it would have missed with other limits.
+    pub(super) curve: Vec<CurvePoint>,
 }
 
 pub(super) fn play(trace: &Trace, capacity: u64) -> Played {
     let factor = CAPACITY_MIN.div_ceil(capacity).max(1);
-    let scaled;
-    let trace = if factor > 1 {
-        scaled = trace.scaled(factor as u32);
-        &scaled
+    if factor > 1 {
+        run(&trace.scaled(factor as u32), capacity * factor)
     } else {
-        trace
-    };
-    run(trace, capacity * factor)
+        run(trace, capacity)
+    }
 }
 
 /// What the engine keeps beside its segments.
@@ -47,7 +47,8 @@ fn beside(usage: &Usage) -> u64 {
     usage.index_bytes + usage.eviction_bytes + usage.ledger_bytes + usage.segments_total * SEGMENT_HEADER
 }
 
-fn run(trace: &Trace, capacity: u64) -> Played {
+/// As [`play`], with the sizes as they are.
+pub(super) fn run(trace: &Trace, capacity: u64) -> Played {
     let config = Config::new(capacity as usize);
     let config = Config {
         item_size_max: ITEM_SIZE_MAX.min(config.memory_max / 2),
@@ -90,6 +91,7 @@ fn run(trace: &Trace, capacity: u64) -> Played {
     Played {
         miss_ratio: trace.miss_ratio(misses),
         relocated: cache.counters().relocated_bytes as f64 / inserted.max(1) as f64,
+        curve: cache.miss_ratio_curve(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Text of scripts: escapes, repetitions, named numbers in what is sent, placeholders in what comes back.
 
 use super::{Match, Names};
+use crate::differential::transcript::SECS_OFF_MAX;
 
 /// A piece of text in a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ enum Piece {
     Name(String, i64),
     /// Decimal digits: `\(number)`, or `\(number:name)` to name them.
     Number(Option<String>),
-    /// A number of seconds of life, one more or less allowed: `\(ttl 30)`.
+    /// A number of seconds of life, a few more or less allowed, as in `differential`: `\(ttl 30)`.
     Ttl(u64),
     /// Anything up to the end of the line: `\(any)`.
     Any,
@@ -166,7 +167,7 @@ fn match_pieces(
     let number = || std::str::from_utf8(&input[..len]).ok()?.parse::<u64>().ok();
     match piece {
         Piece::Number(Some(name)) => found.extend(number().map(|number| (name.clone(), number))),
-        Piece::Ttl(secs) if number().is_none_or(|number| number.abs_diff(*secs) > 1) => {
+        Piece::Ttl(secs) if number().is_none_or(|number| number.abs_diff(*secs) > SECS_OFF_MAX) => {
             return Match::Different;
         }
         _ => {}
