@@ -10,12 +10,12 @@ use crate::api::{Cause, Config, Counters, CurvePoint, Refusal, Usage, item_size}
 use crate::epoch::Epochs;
 use crate::eviction::{Eviction, Place};
 use crate::expiry::{is_expired, tick, ttl_secs};
-use crate::index::{Index, KeyHash};
+use crate::index::{Entry, Index, KeyHash};
 use crate::item::{ItemRef, NEVER, PIECE_HEADER, Room};
 use crate::ledger::{self, Leaving, Ledger};
-use crate::line::{Heat, Location};
+use crate::line::Location;
 use crate::pool::{Born, Pool};
-use crate::reclaim::Reclaimer;
+use crate::reclaim::{Reclaimer, is_held_back};
 use crate::segment::{Append, Heap, SegmentHeader, SegmentId, SegmentState};
 use crate::tally::Tally;
 use crate::upload::Uploads;
@@ -595,15 +595,8 @@ impl Cache {
     }
 
     /// Counts an item that no slot points at any more, and its bytes as dead.
-    pub(crate) fn bury(
-        &self,
-        turn: &Turn<'_>,
-        location: Location,
-        item: ItemRef<'_>,
-        heat: Heat,
-        cause: Cause,
-    ) {
-        let tally = turn.tally;
+    pub(crate) fn bury(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
+        let (tally, item) = (turn.tally, entry.item);
         let bytes = self.whole_len(item) as u64;
         tally.removed(cause).add(1);
         tally.removed_bytes.add(bytes);
@@ -614,9 +607,9 @@ impl Cache {
                 secs: turn.secs,
                 bytes,
                 ttl: ttl_secs(item.deadline(), turn.tick),
-                level: heat.level(),
+                level: entry.heat.level(),
             };
-            self.ledger.note(self.index.hash(item.key()), &leaving);
+            self.ledger.note(entry.hash, &leaving);
         }
         if !item.state().fetched() {
             tally.removed_unread_bytes.add(bytes);
@@ -627,7 +620,7 @@ impl Cache {
             }
         }
         let deadline = item.deadline();
-        self.count_dead(location, item.len(), deadline);
+        self.count_dead(entry.location, item.len(), deadline);
         if item.is_chained() {
             for piece in item.pieces() {
                 self.count_dead(piece.location, PIECE_HEADER + piece.len, deadline);
@@ -723,20 +716,20 @@ impl Cache {
         self.balance_budget();
     }
 
-    fn bury_pushed_out(&self, turn: &Turn<'_>, pushed_out: &[Location]) {
-        for &location in pushed_out {
-            let item = self.heap.item(location);
-            self.bury(turn, location, item, Heat::default(), Cause::Evicted);
+    fn bury_pushed_out(&self, turn: &Turn<'_>, pushed_out: &[Entry<'_>]) {
+        for entry in pushed_out {
+            self.bury(turn, entry, Cause::Evicted);
         }
     }
 
-    /// An open segment whose items have all expired is of no more use.
+    /// An open segment whose items have expired, all or most of them, is of no more use.
     fn seal_expired(&self, turn: &Turn<'_>) {
         let mut state = self.pool.lock();
         self.pool
             .seal_open(&mut state, &self.heap, &self.epochs, |segment| {
                 let header = self.heap.header(segment);
-                header.used() > 0 && is_expired(header.max_deadline(), turn.tick)
+                header.used() > 0
+                    && (is_expired(header.max_deadline(), turn.tick) || is_held_back(header, turn.tick))
             });
     }
 

@@ -26,8 +26,11 @@ pub(crate) const PAGES_MIN: usize = 4;
 /// Load, in items per page, above which the index grows: 0.76 of all slots. At 0.8 some pages in a hundred are full.
 pub(crate) const GROW_ABOVE: usize = PAGE_LINES * SLOTS * 76 / 100;
 
-/// Load below which it shrinks: 0.5 of all slots.
-const SHRINK_BELOW: usize = PAGE_LINES * SLOTS / 2;
+/// Load below which a full page is bad luck, not a reason to grow: 0.5 of all slots.
+const FULL_BELOW: usize = PAGE_LINES * SLOTS / 2;
+
+/// Load below which it shrinks to half: 0.33 of all slots. Halving needs no look at the items, as page `p` goes to `p / 2`.
+const SHRINK_BELOW: usize = PAGE_LINES * SLOTS / 3;
 
 /// Moved pages whose memory is given back together.
 pub(crate) const PUNCH_BATCH: usize = 64;
@@ -59,6 +62,13 @@ impl KeyHash {
     fn tag(self) -> u16 {
         ((self.0 >> 16) & ((1 << TAG_BITS) - 1)) as u16
     }
+
+    /// Some hash that has its place there; the key's own may be another.
+    fn placed(page: usize, pages: usize, home: usize, tag: u16) -> KeyHash {
+        let high = ((page as u64) << 32).div_ceil(pages as u64);
+        let low = (home << 16).div_ceil(HOME_LINES) as u64;
+        KeyHash(high << 32 | u64::from(tag) << 16 | low)
+    }
 }
 
 /// Which extent holds the table, how many pages it has, and how many the table has that it is being moved to (0: none).
@@ -74,6 +84,11 @@ impl Geometry {
 
     fn encode(self) -> u64 {
         (self.extent as u64) << 62 | (self.next_pages as u64) << Self::PAGES_BITS | self.pages as u64
+    }
+
+    /// Whether the table that lines move to has half the pages: then a line's new place follows from its old one.
+    fn halves(self) -> bool {
+        self.next_pages * 2 == self.pages
     }
 
     fn decode(word: u64) -> Geometry {
@@ -154,6 +169,7 @@ enum Place {
 /// A key's slot under its home line's lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
+    pub(crate) hash: KeyHash,
     pub(crate) item: ItemRef<'a>,
     pub(crate) location: Location,
     pub(crate) heat: Heat,
@@ -310,22 +326,26 @@ impl Index {
         let full = self.page_was_full.load(Ordering::Relaxed);
         if items > pages * GROW_ABOVE || full {
             // A page can be full by bad luck; growing on and on for that would be waste.
-            let enough = full && items < pages * SHRINK_BELOW;
-            return (!enough).then_some(pages + (pages / GROWTH_SHARE).max(1));
+            let enough = full && items < pages * FULL_BELOW;
+            return (!enough).then_some(
+                (pages + (pages / GROWTH_SHARE))
+                    .max(pages + 1)
+                    .next_multiple_of(2),
+            );
         }
-        (pages > PAGES_MIN && items < pages * SHRINK_BELOW).then(|| (pages - pages / 5).max(PAGES_MIN))
+        (pages > PAGES_MIN && items < pages * SHRINK_BELOW).then(|| (pages / 2).max(PAGES_MIN))
     }
 
     /// Moves at most `pages` pages of a resize, starting one if the load asks for it. Returns whether more is to do.
     /// Another thread at the same work makes it return at once. Items for which a page of the new table has no room (a
     /// matter of crafted keys) are added to `pushed_out`; no slot points at them any more.
-    pub(crate) fn step(
-        &self,
-        heap: &Heap,
+    pub(crate) fn step<'a>(
+        &'a self,
+        heap: &'a Heap,
         epochs: &Epochs,
         items: u64,
         pages: usize,
-        pushed_out: &mut Vec<Location>,
+        pushed_out: &mut Vec<Entry<'a>>,
     ) -> bool {
         let Ok(mut resize) = self.resize.try_lock() else {
             return false;
@@ -373,13 +393,13 @@ impl Index {
     }
 
     /// `hash`'s page is full: grows the index and moves that page ahead of its turn. Items as in [`Index::step`].
-    pub(crate) fn relieve(
-        &self,
-        heap: &Heap,
+    pub(crate) fn relieve<'a>(
+        &'a self,
+        heap: &'a Heap,
         epochs: &Epochs,
         hash: KeyHash,
         items: u64,
-        pushed_out: &mut Vec<Location>,
+        pushed_out: &mut Vec<Entry<'a>>,
     ) {
         let mut resize = self.resize.lock().expect("nothing panics while it moves pages");
         // A resize that is under way is relief enough; another would follow it at once.
@@ -424,13 +444,21 @@ impl Index {
     }
 
     /// Moves every line of one old page. Writers of a line wait while it moves; readers never do.
-    fn move_page(&self, heap: &Heap, geometry: Geometry, number: usize, pushed_out: &mut Vec<Location>) {
+    fn move_page<'a>(
+        &'a self,
+        heap: &'a Heap,
+        geometry: Geometry,
+        number: usize,
+        pushed_out: &mut Vec<Entry<'a>>,
+    ) {
         let page = heap.page(geometry.extent, number);
-        for line in page {
-            line.slots().for_each(|(_, slot)| heap.prefetch(slot.location));
+        if !geometry.halves() {
+            for line in page {
+                line.slots().for_each(|(_, slot)| heap.prefetch(slot.location));
+            }
         }
         for home_number in 0..HOME_LINES {
-            self.move_line(heap, geometry, page, home_number, pushed_out);
+            self.move_line(heap, geometry, number, home_number, pushed_out);
         }
     }
 
@@ -438,27 +466,33 @@ impl Index {
         &'a self,
         heap: &'a Heap,
         geometry: Geometry,
-        page: &'a [Line; PAGE_LINES],
+        number: usize,
         home_number: usize,
-        pushed_out: &mut Vec<Location>,
+        pushed_out: &mut Vec<Entry<'a>>,
     ) {
+        let page = heap.page(geometry.extent, number);
         let Some(mut home) = page[home_number].lock() else {
             return;
         };
         for (_, slot) in home.line().slots() {
-            self.insert_moved(heap, geometry, slot, pushed_out);
+            let hash = if geometry.halves() {
+                KeyHash::placed(number / 2, geometry.next_pages, home_number, slot.tag)
+            } else {
+                self.slot_hash(heap, slot)
+            };
+            self.insert_moved(heap, geometry, hash, slot, pushed_out);
         }
         let mut overflow = Vec::new();
         for number in overflow_lines(home.overflow()) {
             let line = page[HOME_LINES + number]
                 .lock()
                 .expect("overflow lines are never marked as moved");
-            let mine = line
-                .line()
-                .slots()
-                .filter(|(_, slot)| self.slot_hash(heap, *slot).home() == home_number);
-            for (slot_index, slot) in mine {
-                self.insert_moved(heap, geometry, slot, pushed_out);
+            let slots = line.line().slots();
+            let mine = slots
+                .map(|(slot_index, slot)| (slot_index, slot, self.slot_hash(heap, slot)))
+                .filter(|(.., hash)| hash.home() == home_number);
+            for (slot_index, slot, hash) in mine {
+                self.insert_moved(heap, geometry, hash, slot, pushed_out);
                 overflow.push((number, slot_index));
             }
         }
@@ -479,8 +513,14 @@ impl Index {
         self.hash(heap.item(slot.location).key())
     }
 
-    fn insert_moved(&self, heap: &Heap, geometry: Geometry, slot: Slot, pushed_out: &mut Vec<Location>) {
-        let hash = self.slot_hash(heap, slot);
+    fn insert_moved<'a>(
+        &'a self,
+        heap: &'a Heap,
+        geometry: Geometry,
+        hash: KeyHash,
+        slot: Slot,
+        pushed_out: &mut Vec<Entry<'a>>,
+    ) {
         let page = self.next_page_of(heap, hash, geometry);
         let home = page[hash.home()]
             .lock()
@@ -493,7 +533,7 @@ impl Index {
             home,
         };
         if !locked.try_insert(slot.location, slot.heat) {
-            pushed_out.push(locked.insert_by_force(slot.location, slot.heat).location);
+            pushed_out.push(locked.insert_by_force(slot.location, slot.heat));
         }
     }
 
@@ -649,7 +689,9 @@ impl<'a> Locked<'a> {
             };
             slots.into_iter().flatten()
         });
+        let hash = self.hash;
         home.chain(overflow).map(move |(place, slot_index, slot)| Entry {
+            hash,
             item: heap.item(slot.location),
             location: slot.location,
             heat: slot.heat,
@@ -753,6 +795,7 @@ impl<'a> Locked<'a> {
         let slot = self.slot(location, heat);
         self.home.change(|change| change.set(slot_index, slot));
         Entry {
+            hash: self.index.slot_hash(self.heap, victim),
             item: self.heap.item(victim.location),
             location: victim.location,
             heat: victim.heat,

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::api::Cause;
 use crate::index::KeyHash;
+use crate::segment::prefetch;
 
 /// Entries in a line.
 const ENTRIES: usize = 4;
@@ -90,6 +91,11 @@ impl Ledger {
     fn line(&self, hash: KeyHash) -> &[[AtomicU64; 2]; ENTRIES] {
         let line = (u128::from(hash.0) * self.lines.len() as u128) >> 64;
         &self.lines[line as usize].0
+    }
+
+    /// Hints the processor to fetch what [`Ledger::note`] of this key looks at.
+    pub(crate) fn prefetch(&self, hash: KeyHash) {
+        prefetch(std::ptr::from_ref(self.line(hash)).cast());
     }
 
     /// Of the bits that do not choose the line; false matches are one in 2^46 questions.

@@ -23,8 +23,8 @@ const DEAD_SHARE: u64 = 16;
 /// Segments that are made free ahead at most when one is opened.
 const AHEAD_PER_OPEN: usize = 2;
 
-/// Items ahead of the one being emptied whose index lines are fetched.
-const LOOK_AHEAD: usize = 8;
+/// Items ahead of the one being emptied whose lines of index and ledger are fetched.
+const LOOK_AHEAD: usize = 16;
 
 /// Times a worker waits for others before it concludes that no memory can be had: far more than any turn takes.
 const WAITS_MAX: u32 = 200_000;
@@ -255,14 +255,14 @@ impl Cache {
         header.live() == 0 || is_expired(header.max_deadline(), tick) || self.is_flushed(segment)
     }
 
-    /// Empties up to `limit` segments in which nothing is live; returns how many.
+    /// Empties up to `limit` segments in which nothing is live, or little that holds much back; returns how many.
     pub(crate) fn drain_dead(&self, turn: &Turn<'_>, reclaimer: &mut Reclaimer, limit: usize) -> usize {
         let touched = self.pool.lock().touched();
         let dead = (0..touched).map(SegmentId).filter(|&segment| {
             let header = self.heap.header(segment);
             header.state() == SegmentState::Sealed
                 && header.uploads.load(Ordering::Acquire) == 0
-                && self.is_wholly_dead(segment, header, turn.tick)
+                && (self.is_wholly_dead(segment, header, turn.tick) || is_held_back(header, turn.tick))
                 && self.epochs.passed(header.retired_epoch.load(Ordering::Relaxed))
         });
         let mut drained = 0;
@@ -318,6 +318,7 @@ impl Cache {
             {
                 let hash = self.hash_of(item);
                 self.index.prefetch(&self.heap, hash);
+                self.ledger.prefetch(hash);
                 ahead.push_back((location, item, hash));
             }
             let Some((location, item, hash)) = ahead.pop_front() else {
@@ -375,7 +376,7 @@ impl Cache {
         if let Some(cause) = self.death(location, item.deadline(), turn.tick) {
             locked.remove(&entry);
             drop(locked);
-            self.bury(turn, location, item, entry.heat, cause);
+            self.bury(turn, &entry, cause);
             return;
         }
         let len = self.heap.aligned(item.len()) as u32;
@@ -384,7 +385,7 @@ impl Cache {
         if let Some(cause) = refused(mercy, &entry).filter(|_| judged) {
             locked.remove(&entry);
             drop(locked);
-            self.bury_evicted(turn, &entry, hash, cause);
+            self.bury_evicted(turn, &entry, cause);
             return;
         }
         drop(locked);
@@ -419,12 +420,12 @@ impl Cache {
     }
 
     /// Counts a live item as gone for want of room, and remembers its key.
-    fn bury_evicted(&self, turn: &Turn<'_>, entry: &Entry<'_>, hash: KeyHash, cause: Cause) {
+    fn bury_evicted(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
         let idle = entry.item.header().idle_secs(turn.secs);
         self.eviction.evicted_idle_secs.store(idle, Ordering::Relaxed);
         // One more than it was read: that it will be asked for again.
-        self.eviction.ghost.put(hash, entry.heat.level() + 1);
-        self.bury(turn, entry.location, entry.item, entry.heat, cause);
+        self.eviction.ghost.put(entry.hash, entry.heat.level() + 1);
+        self.bury(turn, entry, cause);
     }
 
     /// Where an item of a victim goes.
@@ -446,7 +447,7 @@ impl Cache {
         if let Some(entry) = locked.find_location(location) {
             locked.remove(&entry);
             drop(locked);
-            self.bury_evicted(turn, &entry, hash, Cause::Evicted);
+            self.bury_evicted(turn, &entry, Cause::Evicted);
         }
     }
 
@@ -459,7 +460,7 @@ impl Cache {
                 .unwrap_or(Cause::Flushed);
             locked.remove(&entry);
             drop(locked);
-            self.bury(turn, location, entry.item, entry.heat, cause);
+            self.bury(turn, &entry, cause);
         }
     }
 
@@ -487,14 +488,14 @@ impl Cache {
         if let Some(cause) = death {
             locked.remove(&entry);
             drop(locked);
-            self.bury(turn, entry.location, entry.item, entry.heat, cause);
+            self.bury(turn, &entry, cause);
             return;
         }
         let judged = entry.item.pieces().next() == Some(old);
         if let Some(cause) = refused(mercy, &entry).filter(|_| judged) {
             locked.remove(&entry);
             drop(locked);
-            return self.bury_evicted(turn, &entry, hash, cause);
+            return self.bury_evicted(turn, &entry, cause);
         }
         drop(locked);
         let place = self.place_kept(turn, mercy, &entry, segment);
@@ -524,6 +525,13 @@ impl Cache {
             self.count_dead(new.location, piece.len(), place.deadline);
         }
     }
+}
+
+/// Whether most of a segment has expired and the rest lives on for so long that it had better move: items of unlike lives
+/// came together when too many logs were open. Where lives are alike, the rest follows soon.
+pub(crate) fn is_held_back(header: &SegmentHeader, tick: u32) -> bool {
+    let age = tick.saturating_sub(header.opened_tick());
+    header.max_deadline().saturating_sub(tick) > age / 2 && header.expired(tick) > header.used() / 2
 }
 
 /// Why a live item has to go, if `mercy` says so.

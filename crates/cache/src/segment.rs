@@ -449,7 +449,7 @@ pub(crate) fn unit_shift(segment_shift: u32, segments_max: u32) -> u32 {
 }
 
 #[inline]
-fn prefetch(at: *const u8) {
+pub(crate) fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing that the program can see and faults on no address.
     unsafe {

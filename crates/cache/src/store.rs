@@ -346,16 +346,10 @@ impl Worker {
         turn.tally.created.add(1);
         turn.tally.created_bytes.add(cache.whole_len(draft.item) as u64);
         if let Some(old) = old {
-            cache.bury(
-                &turn,
-                old.location,
-                old.item,
-                old.heat,
-                death.unwrap_or(draft.replaces),
-            );
+            cache.bury(&turn, &old, death.unwrap_or(draft.replaces));
         }
         if let Some(victim) = pushed_out {
-            cache.bury(&turn, victim.location, victim.item, victim.heat, Cause::Evicted);
+            cache.bury(&turn, &victim, Cause::Evicted);
         }
     }
 

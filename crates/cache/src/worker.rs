@@ -447,13 +447,7 @@ impl Worker {
             if !delete.invalidate {
                 locked.remove(&entry);
                 drop(locked);
-                cache.bury(
-                    &self.turn(),
-                    entry.location,
-                    entry.item,
-                    entry.heat,
-                    Cause::Deleted,
-                );
+                cache.bury(&self.turn(), &entry, Cause::Deleted);
                 cache.eviction.note(hash, self.tick(), || Event::Deleted);
                 return DeleteOutcome::Deleted;
             }
@@ -540,7 +534,7 @@ impl Worker {
             Refusal::TooLarge => Cause::TooLarge,
             Refusal::NoMemory => Cause::NoMemory,
         };
-        cache.bury(&self.turn(), entry.location, entry.item, entry.heat, cause);
+        cache.bury(&self.turn(), &entry, cause);
     }
 
     /// Makes everything stored until now (`delay` 0 or negative), or until the moment that `delay` names as an exptime,

@@ -1,6 +1,7 @@
 //! Reference models, conformance scripts and simulations: what scrubjay is checked against. Never shipped.
 
 pub mod differential;
+pub mod expiry;
 pub mod fuzz;
 pub mod in_process;
 pub mod model;

@@ -1,6 +1,7 @@
 //! `cargo run -p scrubjay-sim -- COMMAND`: conformance scripts by hand.
 
 use scrubjay_sim::differential::{self, Pair};
+use scrubjay_sim::expiry;
 use scrubjay_sim::policy::{self, Plan};
 use scrubjay_sim::runner::{self, Deviations, Remote};
 use scrubjay_sim::script::Script;
@@ -16,7 +17,8 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
   policy [--shares 0.05,0.1] [--requests N] [--keys N] SOURCE...
                             miss ratios of eviction policies and of the engine, at shares of each source's footprint
   curve [as policy] SOURCE...
-                            what the engine's miss-ratio curve says beside what it misses at those sizes";
+                            what the engine's miss-ratio curve says beside what it misses at those sizes
+  expiry                    what it costs to get the bytes of expired items back";
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +31,10 @@ fn main() -> std::process::ExitCode {
         ["differential", ref options @ ..] => run_differential(options),
         ["policy", ref options @ ..] => run_policy(options, policy::run),
         ["curve", ref options @ ..] => run_policy(options, policy::curve),
+        ["expiry"] => {
+            print!("{}", expiry::run());
+            Ok(())
+        }
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

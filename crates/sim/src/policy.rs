@@ -181,7 +181,8 @@ const CURVE_CAPACITY_MIN: u64 = 64 << 20;
 /// # Errors
 /// What cannot be read.
 pub fn curve(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<String, String> {
-    let mut table = String::from("| source | share | times | curve | played | points off |\n|---|---|---|---|---|---|\n");
+    let mut table =
+        String::from("| source | share | times | curve | played | points off |\n|---|---|---|---|---|---|\n");
     let mut worst = 0.0f64;
     for source in &plan.sources {
         let trace = Trace::read(source, plan)?;
