@@ -13,7 +13,7 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
   corpus FOLDER SCRIPT...   write what each connection of the scripts sends into a file of the folder, for fuzzing
   differential [--requests N] [--seed S] [--memcached]
                             random sessions to scrubjay (or a second memcached) and memcached, replies compared
-  policy [--shares 0.05,0.1] [--requests N] [--keys N] SOURCE...
+  policy [--shares 0.05,0.1] [--requests N] [--keys N] [--engine-only] [--svg FILE] SOURCE...
                             miss ratios of eviction policies and of the engine, at shares of each source's footprint";
 
 fn main() -> std::process::ExitCode {
@@ -43,7 +43,9 @@ fn run_policy(options: &[&str]) -> Result<(), String> {
         shares: vec![0.05, 0.1, 0.25, 0.5],
         requests: 4_000_000,
         keys: 600_000,
+        engine_only: false,
     };
+    let mut svg = None;
     let mut words = options.iter();
     while let Some(&word) = words.next() {
         let mut number = || {
@@ -55,6 +57,8 @@ fn run_policy(options: &[&str]) -> Result<(), String> {
         match word {
             "--requests" => plan.requests = number()? as usize,
             "--keys" => plan.keys = number()?,
+            "--engine-only" => plan.engine_only = true,
+            "--svg" => svg = Some(words.next().ok_or("--svg takes the name of a file to write")?),
             "--shares" => {
                 let list = words.next().copied().unwrap_or_default();
                 let share = |text: &str| {
@@ -66,9 +70,12 @@ fn run_policy(options: &[&str]) -> Result<(), String> {
             source => plan.sources.push(source.to_owned()),
         }
     }
-    let table = policy::run(&plan, &mut |step| eprintln!("{step}"))?;
-    print!("{table}");
-    Ok(())
+    let report = policy::run(&plan, &mut |step| eprintln!("{step}"))?;
+    print!("{}", report.tables());
+    match svg {
+        Some(path) => std::fs::write(path, report.svg()).map_err(|error| format!("{path}: {error}")),
+        None => Ok(()),
+    }
 }
 
 fn read(file: &str) -> Result<(String, Script), String> {
