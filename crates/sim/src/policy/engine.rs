@@ -50,9 +50,10 @@ pub(super) fn run(trace: &Trace, capacity: u64) -> Outcome {
     let outcome = play(trace, &mut engine);
     engine.worker.go_idle();
     engine.cache.audit();
-    let relocated = engine.cache.counters().relocated_bytes as f64;
+    let counters = engine.cache.counters();
+    assert_eq!(counters.evictions_beyond_bound, 0, "promise P1");
     Outcome {
-        relocated: relocated / engine.inserted.max(1) as f64,
+        relocated: counters.relocated_bytes as f64 / engine.inserted.max(1) as f64,
         ..outcome
     }
 }
