@@ -18,6 +18,7 @@ use std::fmt::Write;
 use exact::{ByOrder, Expiring, Gdsf, S3Fifo};
 use own::{Adaptive, Fixed};
 use play::{Outcome, play};
+use scrubjay_cache::Policy;
 use trace::Trace;
 
 /// Plays a trace in so many bytes.
@@ -42,7 +43,17 @@ const OWN: [(&str, Play); 2] = [
 ];
 
 /// Real engines; the first is the one that is served with.
-const ENGINES: [(&str, Play); 1] = [("engine", engine::run)];
+const ENGINES: [(&str, Play); 3] = [
+    ("engine", |trace, capacity| {
+        engine::run(trace, capacity, Policy::Worth)
+    }),
+    ("engine, S3-FIFO", |trace, capacity| {
+        engine::run(trace, capacity, Policy::S3Fifo)
+    }),
+    ("engine, merge", |trace, capacity| {
+        engine::run(trace, capacity, Policy::Merge)
+    }),
+];
 
 fn by(trace: &Trace, policy: impl exact::Policy) -> Outcome {
     play(trace, &mut Expiring::new(policy, trace))
@@ -97,7 +108,7 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Report, String
         let name = source.rsplit('/').next().unwrap_or(source);
         let name = name.rsplit("twitter:").next().unwrap_or(name);
         for &share in &plan.shares {
-            progress(&format!("{name} at {share}"));
+            progress(&format!("{name} at {share} of {} MiB", trace.footprint >> 20));
             let capacity = ((trace.footprint as f64 * share) as u64).max(1);
             let players = compared.iter().chain(own).chain(&ENGINES);
             rows.push(Row {
