@@ -155,15 +155,21 @@ impl Report {
 
     fn engines(&self) -> String {
         let mut table =
-            "| source | share | | misses | of these lost | relocated | ns a request |\n|---|---|---|---|---|---|---|\n"
+            "| source | share | | misses | of these lost | relocated | ns a request | beyond P1 |\n|---|---|---|---|---|---|---|---|\n"
                 .to_owned();
         for row in &self.rows {
             for (name, _) in ENGINES {
                 let Some(one) = row.outcome(name) else { continue };
                 let _ = writeln!(
                     table,
-                    "| {} | {} | {name} | {:.4} | {:.4} | {:.2} | {:.0} |",
-                    row.source, row.share, one.miss_ratio, one.lost_ratio, one.relocated, one.nanos
+                    "| {} | {} | {name} | {:.4} | {:.4} | {:.2} | {:.0} | {} |",
+                    row.source,
+                    row.share,
+                    one.miss_ratio,
+                    one.lost_ratio,
+                    one.relocated,
+                    one.nanos,
+                    one.beyond_bound
                 );
             }
         }

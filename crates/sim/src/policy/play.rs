@@ -25,6 +25,8 @@ pub(super) struct Outcome {
     pub(super) lost_ratio: f64,
     /// Bytes relocated for each byte inserted; 0 for those who do not say.
     pub(super) relocated: f64,
+    /// Evictions that broke promise P1; see docs/internals/eviction.md.
+    pub(super) beyond_bound: u64,
     /// Processor time of a request in nanoseconds.
     pub(super) nanos: f64,
 }
@@ -63,6 +65,7 @@ pub(super) fn play(trace: &Trace, player: &mut impl Player) -> Outcome {
         miss_ratio: share(misses, gets),
         lost_ratio: share(lost, gets),
         relocated: 0.0,
+        beyond_bound: 0,
         nanos: nanos / trace.requests.len().max(1) as f64,
     }
 }
