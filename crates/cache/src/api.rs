@@ -5,19 +5,6 @@
 /// memcached's sum for the size of an item counts this much when the client flags are not 0.
 pub const FLAGS_ITEM_OVERHEAD: usize = 4;
 
-/// How it is chosen what goes when something live has to.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// By worth; see `eviction.rs`. The others are there to be compared with it.
-    #[default]
-    Worth,
-    /// S3-FIFO on segments.
-    S3Fifo,
-    /// Segcache's merge.
-    Merge,
-}
-
 /// How to build a [`Cache`](crate::Cache).
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -41,8 +28,6 @@ pub struct Config {
     pub lock_memory: bool,
     /// Bytes of the ledger of items that left lately, 16 an entry; `None`: a hundredth of `memory_max`.
     pub ledger_bytes: Option<usize>,
-    #[doc(hidden)]
-    pub policy: Policy,
 }
 
 impl Config {
@@ -59,7 +44,6 @@ impl Config {
             huge_pages: false,
             lock_memory: false,
             ledger_bytes: None,
-            policy: Policy::Worth,
         }
     }
 }

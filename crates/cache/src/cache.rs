@@ -196,7 +196,7 @@ impl Cache {
             epochs: Epochs::new(members),
             reclaimer: Mutex::new(Reclaimer::default()),
             uploads: Uploads::default(),
-            eviction: Eviction::new(memory_max, config.policy),
+            eviction: Eviction::new(memory_max),
             ledger: Ledger::new(ledger::bytes_of(memory_max, config.ledger_bytes)),
             cas: OwnLine::default(),
             flush_below: OwnLine::default(),

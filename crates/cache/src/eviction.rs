@@ -8,7 +8,6 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::api::Policy;
 use crate::expiry::{BUCKETS, bucket};
 use crate::ghost::Ghost;
 use crate::index::KeyHash;
@@ -25,11 +24,6 @@ const CLASS_OF_MEAN: f32 = 3.0;
 
 /// All logs: one a TTL bucket, one a class.
 pub(crate) const LOGS: usize = BUCKETS + CLASSES;
-
-/// The logs of S3-FIFO's queues, and the one into which segments are merged.
-pub(crate) const LOG_SMALL: usize = BUCKETS;
-pub(crate) const LOG_MAIN: usize = BUCKETS + 1;
-pub(crate) const LOG_MERGED: usize = LOGS - 1;
 
 /// Size taken for the mean before anything is known.
 pub(crate) const MEAN_SIZE_AT_START: u32 = 256;
@@ -73,7 +67,6 @@ pub(crate) fn bytes_of(memory_max: usize) -> usize {
 /// The state of eviction.
 #[derive(Debug)]
 pub(crate) struct Eviction {
-    pub(crate) policy: Policy,
     /// Written by the reclaimer; the bits of an f64.
     inflation: AtomicU64,
     /// Mean bytes of an item, written by the reclaimer.
@@ -91,9 +84,8 @@ pub(crate) struct Eviction {
 }
 
 impl Eviction {
-    pub(crate) fn new(memory_max: usize, policy: Policy) -> Eviction {
+    pub(crate) fn new(memory_max: usize) -> Eviction {
         Eviction {
-            policy,
             inflation: AtomicU64::new(0f64.to_bits()),
             mean_size: AtomicU32::new(MEAN_SIZE_AT_START),
             stay: std::array::from_fn(|_| AtomicU32::new(NEVER)),
@@ -113,8 +105,7 @@ impl Eviction {
     /// Tells the shadow caches what happened to a key, if it is one that they play. Cost: a mask for most keys.
     #[inline]
     pub(crate) fn note(&self, hash: KeyHash, tick: u32, event: impl FnOnce() -> Event) {
-        if self.policy == Policy::Worth
-            && self.sampler.takes(hash)
+        if self.sampler.takes(hash)
             && let Some(ageing) = self.sampler.play(hash, event(), tick)
         {
             self.tau.store(ageing.tau.to_bits(), Ordering::Relaxed);
@@ -136,11 +127,7 @@ impl Eviction {
     #[inline]
     pub(crate) fn place(&self, size: usize, heat: Heat, deadline: u32, tick: u32) -> Place {
         let density = density(size, heat);
-        let class = match self.policy {
-            Policy::Worth => self.class(density),
-            Policy::S3Fifo if heat.in_main => LOG_MAIN - BUCKETS,
-            Policy::S3Fifo | Policy::Merge => 0,
-        };
+        let class = self.class(density);
         let expires_here =
             deadline != NEVER && deadline.saturating_sub(tick) < self.stay[class].load(Ordering::Relaxed);
         Place {
@@ -163,11 +150,6 @@ impl Eviction {
     pub(crate) fn place_again(&self, size: usize, heat: Heat, deadline: u32, tick: u32, worth: f64) -> Place {
         let place = self.place(size, heat, deadline, tick);
         Place {
-            log: match self.policy {
-                Policy::Worth => place.log,
-                Policy::S3Fifo => LOG_MAIN,
-                Policy::Merge => LOG_MERGED,
-            },
             base: place.base.max(worth),
             ..place
         }
@@ -182,14 +164,9 @@ impl Eviction {
         tick: u32,
         from: &SegmentHeader,
     ) -> Place {
-        let place = self.place(size, heat, deadline, tick);
         Place {
-            log: match self.policy {
-                Policy::Worth => place.log,
-                Policy::S3Fifo | Policy::Merge => from.log(),
-            },
             base: from.inflation(),
-            ..place
+            ..self.place(size, heat, deadline, tick)
         }
     }
 
@@ -210,11 +187,7 @@ impl Eviction {
     /// An item of `size` bytes in all was evicted from `segment`, whichever log that is in: where all items have
     /// deadlines, nothing else tells that they do not live until then.
     pub(crate) fn note_stay(&self, size: usize, heat: Heat, segment: &SegmentHeader, tick: u32) {
-        let stay = match self.policy {
-            Policy::Worth => &self.stay[self.class(density(size, heat))],
-            Policy::S3Fifo => &self.stay[usize::from(segment.log() == LOG_MAIN)],
-            Policy::Merge => return,
-        };
+        let stay = &self.stay[self.class(density(size, heat))];
         let stayed = tick.saturating_sub(segment.opened_tick());
         let before = stay.load(Ordering::Relaxed);
         let now = if before == NEVER {
@@ -223,25 +196,6 @@ impl Eviction {
             before - before / 4 + stayed / 4
         };
         stay.store(now.max(1), Ordering::Relaxed);
-    }
-
-    /// What is known of a key that is not here.
-    pub(crate) fn recall(&self, hash: KeyHash) -> Heat {
-        match self.policy {
-            Policy::Worth => self.ghost.take(hash).map_or(Heat::default(), Heat::remembered),
-            Policy::S3Fifo => Heat::default().of_main(self.ghost.take(hash).is_some()),
-            Policy::Merge => Heat::default(),
-        }
-    }
-
-    /// A key is evicted from a segment of `log`.
-    pub(crate) fn remember(&self, hash: KeyHash, heat: Heat, log: usize) {
-        match self.policy {
-            // One more than it was read: that it will be asked for again.
-            Policy::Worth => self.ghost.put(hash, heat.level() + 1),
-            Policy::S3Fifo if log != LOG_MAIN => self.ghost.put(hash, 0),
-            Policy::S3Fifo | Policy::Merge => {}
-        }
     }
 
     pub(crate) fn note_mean_size(&self, bytes: u64, items: u64) {

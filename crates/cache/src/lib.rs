@@ -31,7 +31,7 @@ mod worker;
 
 pub use api::{
     Arith, ArithOutcome, Body, Cause, Config, Counters, CurvePoint, Delete, DeleteOutcome,
-    FLAGS_ITEM_OVERHEAD, Get, Gone, Hit, PinnedSlice, Policy, Present, Refusal, Removals, Store, StoreMode,
+    FLAGS_ITEM_OVERHEAD, Get, Gone, Hit, PinnedSlice, Present, Refusal, Removals, Store, StoreMode,
     StoreOutcome, Usage, Why, Win, admits, item_size,
 };
 pub use cache::{Cache, CacheError};

@@ -100,8 +100,6 @@ pub(crate) struct Heat {
     level: u16,
     /// Read since it was put where it lies.
     pub(crate) hit: bool,
-    /// Belongs to S3-FIFO's main queue: not kept in the slot, but told on the way of a store.
-    pub(crate) in_main: bool,
 }
 
 impl Heat {
@@ -109,7 +107,7 @@ impl Heat {
     pub(crate) fn remembered(level: u8) -> Heat {
         Heat {
             level: u16::from(level & 15),
-            ..Heat::default()
+            hit: false,
         }
     }
 
@@ -131,11 +129,6 @@ impl Heat {
         }
     }
 
-    /// The same, of an item that is in S3-FIFO's main queue or not.
-    pub(crate) fn of_main(self, in_main: bool) -> Heat {
-        Heat { in_main, ..self }
-    }
-
     /// The same item in a new place, where it was not read yet.
     pub(crate) fn cooled(self) -> Heat {
         Heat { hit: false, ..self }
@@ -151,7 +144,6 @@ impl Heat {
         Heat {
             level: self.level + u16::from(rises),
             hit: true,
-            ..self
         }
     }
 }
@@ -169,7 +161,6 @@ impl Slot {
             heat: Heat {
                 level: (meta & LEVEL_MASK) >> LEVEL_SHIFT,
                 hit: meta & HIT != 0,
-                in_main: false,
             },
         })
     }

@@ -4,13 +4,10 @@
 //! line's lock; what no slot names is dead already. The segment is used again when every worker has passed a quiet
 //! moment and no reply sends from it any more.
 
-mod merge;
-mod s3_fifo;
-
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use crate::api::{Cause, Policy, Refusal};
+use crate::api::{Cause, Refusal};
 use crate::cache::Cache;
 use crate::eviction::{LOGS, Place};
 use crate::expiry::is_expired;
@@ -34,23 +31,15 @@ const WAITS_MAX: u32 = 200_000;
 
 /// The right to empty segments. Whoever holds its lock is the only one.
 #[derive(Debug, Default)]
-pub(crate) struct Reclaimer {
-    merging: merge::Progress,
-}
+pub(crate) struct Reclaimer {}
 
 /// What is done with live items of a victim.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mercy {
     /// All are moved: compaction.
     All,
     /// Those that were read since they were put there are moved; the others are evicted for this cause.
     Read(Cause),
-    /// S3-FIFO's small queue: those that were read twice are moved to the main queue.
-    Small(Cause),
-    /// S3-FIFO's main queue: those that were read go round once more.
-    Main(Cause),
-    /// Those with more reads per byte than this are moved.
-    Denser(Cause, f32),
 }
 
 /// How an attempt to empty a victim went.
@@ -81,8 +70,6 @@ struct Survey {
     most_dead: Option<(SegmentId, u32)>,
     /// The segment of each log that was sealed first, and its place in the order of sealing.
     oldest: [Option<(SegmentId, u64)>; LOGS],
-    /// All of them with log and order, for policies that need that.
-    sealed: Vec<(usize, u64, SegmentId)>,
     /// Bytes used in sealed segments, and the dead of them.
     used: u64,
     dead: u64,
@@ -96,7 +83,6 @@ impl Default for Survey {
             wholly_dead: None,
             most_dead: None,
             oldest: [None; LOGS],
-            sealed: Vec::new(),
             used: 0,
             dead: 0,
             waiting: false,
@@ -187,7 +173,7 @@ impl Cache {
         if !self.config().evict {
             return waits;
         }
-        let least = match self.victim(survey) {
+        let least = match self.least_worth(survey) {
             Some(Least::Sealed(segment)) => segment,
             Some(Least::Closed) => return Step::Wait,
             None => return waits,
@@ -196,33 +182,8 @@ impl Cache {
         if over_bound && survey.dead > one_segment {
             turn.tally.evictions_beyond_bound.add(1);
         }
-        self.evict(turn, reclaimer, survey, least, Cause::Evicted);
+        self.drain(turn, reclaimer, least, Mercy::Read(Cause::Evicted));
         Step::Emptied
-    }
-
-    /// What is evicted next.
-    fn victim(&self, survey: &Survey) -> Option<Least> {
-        match self.eviction.policy {
-            Policy::Worth => self.least_worth(survey),
-            Policy::S3Fifo => self.oldest_of_queue(survey),
-            Policy::Merge => self.any_sealed(survey),
-        }
-    }
-
-    /// Evicts for `cause`.
-    fn evict(
-        &self,
-        turn: &Turn<'_>,
-        reclaimer: &mut Reclaimer,
-        survey: &Survey,
-        victim: SegmentId,
-        cause: Cause,
-    ) {
-        match self.eviction.policy {
-            Policy::Worth => self.drain(turn, reclaimer, victim, Mercy::Read(cause)),
-            Policy::S3Fifo => self.drain(turn, reclaimer, victim, self.mercy_of_queue(victim, cause)),
-            Policy::Merge => self.merge(turn, reclaimer, survey, cause),
-        }
     }
 
     /// Looks at all sealed segments that may be emptied.
@@ -249,9 +210,6 @@ impl Cache {
                 survey.most_dead = Some((segment, used - live));
             }
             let order = header.sealed_order.load(Ordering::Relaxed);
-            if self.eviction.policy != Policy::Worth {
-                survey.sealed.push((header.log(), order, segment));
-            }
             let oldest = &mut survey.oldest[header.log()];
             if oldest.is_none_or(|(_, oldest)| order < oldest) {
                 *oldest = Some((segment, order));
@@ -334,8 +292,10 @@ impl Cache {
             };
             let survey = self.survey(turn);
             let evicts = survey.wholly_dead.is_none() && self.config().evict;
-            match evicts.then(|| self.victim(&survey)).flatten() {
-                Some(Least::Sealed(least)) => self.evict(turn, reclaimer, &survey, least, cause),
+            match evicts.then(|| self.least_worth(&survey)).flatten() {
+                Some(Least::Sealed(least)) => {
+                    self.drain(turn, reclaimer, least, Mercy::Read(cause));
+                }
                 // Its appenders finish within their turn; the next look finds it sealed.
                 Some(Least::Closed) => return,
                 None if self.reclaim_one(turn, reclaimer, &survey) == Step::Emptied => {}
@@ -369,7 +329,7 @@ impl Cache {
                 self.drain_item(turn, location, item, hash, mercy, header, &mut kept);
             }
         }
-        if mercy != Mercy::All && self.eviction.policy != Policy::Merge {
+        if matches!(mercy, Mercy::Read(_)) {
             let evicted = live_before.saturating_sub(u64::from(kept));
             let capacity = self.capacity();
             let worth = header.worth_per_byte();
@@ -461,8 +421,9 @@ impl Cache {
     fn bury_evicted(&self, turn: &Turn<'_>, entry: &Entry<'_>, hash: KeyHash, cause: Cause) {
         let idle = entry.item.header().idle_secs(turn.secs);
         self.eviction.evicted_idle_secs.store(idle, Ordering::Relaxed);
+        // One more than it was read: that it will be asked for again.
+        self.eviction.ghost.put(hash, entry.heat.level() + 1);
         let segment = self.heap.header(self.heap.segment_of(entry.location));
-        self.eviction.remember(hash, entry.heat, segment.log());
         let size = entry.item.judged_len();
         self.eviction.note_stay(size, entry.heat, segment, turn.tick);
         self.bury(turn, entry.location, entry.item, entry.heat, cause);
@@ -475,7 +436,7 @@ impl Cache {
             Mercy::All => self
                 .eviction
                 .place_survivor(size, entry.heat, deadline, turn.tick, segment),
-            Mercy::Read(_) | Mercy::Small(_) | Mercy::Main(_) | Mercy::Denser(..) => {
+            Mercy::Read(_) => {
                 let worth = segment.worth_per_byte();
                 self.eviction
                     .place_again(size, entry.heat, deadline, turn.tick, worth)
@@ -574,9 +535,6 @@ fn refused(mercy: Mercy, entry: &Entry<'_>) -> Option<Cause> {
     match mercy {
         Mercy::All => None,
         Mercy::Read(cause) => (!entry.heat.hit).then_some(cause),
-        Mercy::Small(cause) => (entry.heat.reads() < 2).then_some(cause),
-        Mercy::Main(cause) => (entry.heat.reads() < 1).then_some(cause),
-        Mercy::Denser(cause, cutoff) => (merge::density(entry) <= cutoff).then_some(cause),
     }
 }
 
@@ -585,8 +543,6 @@ fn kept_heat(mercy: Mercy, entry: &Entry<'_>) -> Heat {
     match mercy {
         Mercy::All => entry.heat,
         Mercy::Read(_) => entry.heat.cooled(),
-        Mercy::Small(_) | Mercy::Denser(..) => Heat::default(),
-        Mercy::Main(_) => s3_fifo::once_more(entry.heat),
     }
 }
 

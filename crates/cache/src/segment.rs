@@ -128,11 +128,6 @@ impl SegmentHeader {
         self.log.load(Ordering::Relaxed) as usize
     }
 
-    /// Moves the segment to another log; the reclaimer only.
-    pub(crate) fn set_log(&self, log: usize) {
-        self.log.store(log as u32, Ordering::Relaxed);
-    }
-
     pub(crate) fn opened_tick(&self) -> u32 {
         self.opened_tick.load(Ordering::Relaxed)
     }

@@ -9,9 +9,8 @@ use crate::api::{
 };
 use scrubjay_base::number::parse_u64;
 
-use crate::eviction::LOG_MAIN;
 use crate::expiry::ttl_secs;
-use crate::index::{Found, KeyHash, Locked};
+use crate::index::{KeyHash, Locked};
 use crate::item::{Header, ItemRef, ValueShape};
 use crate::line::{Heat, Location};
 use crate::sampler::Event;
@@ -167,7 +166,7 @@ impl Worker {
         {
             return outcome;
         }
-        let heat = self.heat_of(hash, old.as_ref().map(|(found, _)| self.heat_of_found(found)));
+        let heat = self.heat_of(hash, old.as_ref().map(|(found, _)| found.heat()));
         let deadline = self.deadline(store.exptime);
         let header = Header {
             // It may have to take over the old item's deadline.
@@ -292,13 +291,8 @@ impl Worker {
 
     /// What is known of how often a key is read: by its item, else from before it was evicted.
     fn heat_of(&self, hash: KeyHash, item: Option<Heat>) -> Heat {
-        item.unwrap_or_else(|| self.member.cache().eviction.recall(hash))
-    }
-
-    fn heat_of_found(&self, found: &Found<'_>) -> Heat {
-        let heap = &self.member.cache().heap;
-        let log = heap.header(heap.segment_of(found.location)).log();
-        found.heat().of_main(log == LOG_MAIN)
+        let ghost = &self.member.cache().eviction.ghost;
+        item.unwrap_or_else(|| ghost.take(hash).map_or(Heat::default(), Heat::remembered))
     }
 
     /// The draft is not wanted: its bytes are dead.

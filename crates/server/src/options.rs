@@ -189,7 +189,6 @@ impl Options {
         // Beside the worker threads the maintenance thread may look at the cache.
         const OTHER_THREADS: usize = 2;
         scrubjay_cache::Config {
-            policy: scrubjay_cache::Policy::Worth,
             memory_max: self.memory_max,
             item_size_max: self.item_size_max,
             cas: self.cas,

@@ -18,7 +18,6 @@ use std::fmt::Write;
 use exact::{ByOrder, Expiring, Gdsf, S3Fifo};
 use own::{Adaptive, Fixed};
 use play::{Outcome, play};
-use scrubjay_cache::Policy;
 use trace::Trace;
 
 /// Plays a trace in so many bytes.
@@ -43,17 +42,7 @@ const OWN: [(&str, Play); 2] = [
 ];
 
 /// Real engines; the first is the one that is served with.
-const ENGINES: [(&str, Play); 3] = [
-    ("engine", |trace, capacity| {
-        engine::run(trace, capacity, Policy::Worth)
-    }),
-    ("engine, S3-FIFO", |trace, capacity| {
-        engine::run(trace, capacity, Policy::S3Fifo)
-    }),
-    ("engine, merge", |trace, capacity| {
-        engine::run(trace, capacity, Policy::Merge)
-    }),
-];
+const ENGINES: [(&str, Play); 1] = [("engine", engine::run)];
 
 fn by(trace: &Trace, policy: impl exact::Policy) -> Outcome {
     play(trace, &mut Expiring::new(policy, trace))
@@ -108,7 +97,7 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Report, String
         let name = source.rsplit('/').next().unwrap_or(source);
         let name = name.rsplit("twitter:").next().unwrap_or(name);
         for &share in &plan.shares {
-            progress(&format!("{name} at {share} of {} MiB", trace.footprint >> 20));
+            progress(&format!("{name} at {share}"));
             let capacity = ((trace.footprint as f64 * share) as u64).max(1);
             let players = compared.iter().chain(own).chain(&ENGINES);
             rows.push(Row {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use scrubjay_base::time::Now;
-use scrubjay_cache::{
-    Body, Cache, Config, Delete, Get, Policy, Store, StoreMode, StoreOutcome, Usage, Worker,
-};
+use scrubjay_cache::{Body, Cache, Config, Delete, Get, Store, StoreMode, StoreOutcome, Usage, Worker};
 
 use super::play::{Outcome, Player, play};
 use super::trace::{Request, Trace};
@@ -39,7 +37,7 @@ const fn header_len(size: usize, expires: bool) -> usize {
 }
 
 /// Plays the trace on an engine of that capacity.
-pub(super) fn run(trace: &Trace, capacity: u64, policy: Policy) -> Outcome {
+pub(super) fn run(trace: &Trace, capacity: u64) -> Outcome {
     let factor = CAPACITY_MIN.div_ceil(capacity).max(1);
     let scaled;
     let trace = if factor > 1 {
@@ -48,7 +46,7 @@ pub(super) fn run(trace: &Trace, capacity: u64, policy: Policy) -> Outcome {
     } else {
         trace
     };
-    let mut engine = Engine::new(capacity * factor, policy);
+    let mut engine = Engine::new(capacity * factor);
     let outcome = play(trace, &mut engine);
     engine.worker.go_idle();
     engine.cache.audit();
@@ -74,12 +72,11 @@ struct Engine {
 }
 
 impl Engine {
-    fn new(capacity: u64, policy: Policy) -> Engine {
+    fn new(capacity: u64) -> Engine {
         let config = Config::new(capacity as usize);
         let config = Config {
             item_size_max: ITEM_SIZE_MAX.min(config.memory_max / 2),
             workers_max: 1,
-            policy,
             ..config
         };
         let value_max = config.item_size_max - 128;
