@@ -22,11 +22,8 @@ const CLASSES: usize = 8;
 /// The class of an item of mean size that was not read yet.
 const CLASS_OF_MEAN: f32 = 3.0;
 
-/// The log of what compaction moved.
-pub(crate) const LOG_SURVIVORS: usize = BUCKETS + CLASSES;
-
-/// All logs: one a TTL bucket, one a class, one of survivors.
-pub(crate) const LOGS: usize = LOG_SURVIVORS + 1;
+/// All logs: one a TTL bucket, one a class.
+pub(crate) const LOGS: usize = BUCKETS + CLASSES;
 
 /// Size taken for the mean before anything is known.
 pub(crate) const MEAN_SIZE_AT_START: u32 = 256;
@@ -49,6 +46,11 @@ impl Place {
         let per_byte = self.base - segment.inflation() + f64::from(self.density);
         segment.add_worth(per_byte * len as f64);
     }
+}
+
+/// Reads + 1 per byte of an item of `size` bytes.
+fn density(size: usize, heat: Heat) -> f32 {
+    f32::from(heat.reads() + 1) / size.max(1) as f32
 }
 
 /// The class of density of an item where the mean item has `mean_size` bytes.
@@ -124,7 +126,7 @@ impl Eviction {
     /// Where an item of `size` bytes in all goes.
     #[inline]
     pub(crate) fn place(&self, size: usize, heat: Heat, deadline: u32, tick: u32) -> Place {
-        let density = f32::from(heat.reads() + 1) / size.max(1) as f32;
+        let density = density(size, heat);
         let class = self.class(density);
         let expires_here =
             deadline != NEVER && deadline.saturating_sub(tick) < self.stay[class].load(Ordering::Relaxed);
@@ -159,26 +161,18 @@ impl Eviction {
         size: usize,
         heat: Heat,
         deadline: u32,
+        tick: u32,
         from: &SegmentHeader,
     ) -> Place {
         Place {
-            log: LOG_SURVIVORS,
-            deadline,
             base: from.inflation(),
-            density: f32::from(heat.reads() + 1) / size.max(1) as f32,
+            ..self.place(size, heat, deadline, tick)
         }
     }
 
     /// A segment of priority `worth` per byte was evicted, `evicted` of its bytes had not been read; the cache holds
     /// `capacity` bytes.
-    pub(crate) fn note_evicted(
-        &self,
-        segment: &SegmentHeader,
-        worth: f64,
-        evicted: u64,
-        capacity: u64,
-        tick: u32,
-    ) {
+    pub(crate) fn note_evicted(&self, worth: f64, evicted: u64, capacity: u64) {
         let inflation = self.inflation();
         if worth > inflation {
             let tau = f64::from_bits(self.tau.load(Ordering::Relaxed));
@@ -188,20 +182,20 @@ impl Eviction {
                 Ordering::Relaxed,
             );
         }
-        if let Some(class) = segment
-            .log()
-            .checked_sub(BUCKETS)
-            .filter(|class| *class < CLASSES)
-        {
-            let stayed = tick.saturating_sub(segment.opened_tick());
-            let before = self.stay[class].load(Ordering::Relaxed);
-            let now = if before == NEVER {
-                stayed
-            } else {
-                before - before / 4 + stayed / 4
-            };
-            self.stay[class].store(now.max(1), Ordering::Relaxed);
-        }
+    }
+
+    /// An item of `size` bytes in all was evicted from `segment`, whichever log that is in: where all items have
+    /// deadlines, nothing else tells that they do not live until then.
+    pub(crate) fn note_stay(&self, size: usize, heat: Heat, segment: &SegmentHeader, tick: u32) {
+        let stay = &self.stay[self.class(density(size, heat))];
+        let stayed = tick.saturating_sub(segment.opened_tick());
+        let before = stay.load(Ordering::Relaxed);
+        let now = if before == NEVER {
+            stayed
+        } else {
+            before - before / 4 + stayed / 4
+        };
+        stay.store(now.max(1), Ordering::Relaxed);
     }
 
     pub(crate) fn note_mean_size(&self, bytes: u64, items: u64) {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::epoch::Epochs;
-use crate::eviction::{LOG_SURVIVORS, LOGS};
+use crate::eviction::LOGS;
 use crate::segment::{Heap, SegmentId, SegmentState};
 
 /// Segments that only reclamation may take, so that it can always move live items out of a victim.
@@ -116,7 +116,7 @@ impl Pool {
         (1..LOGS)
             .flat_map(|distance| [log.checked_sub(distance), Some(log + distance)])
             .flatten()
-            .filter(|&near| near < LOG_SURVIVORS)
+            .filter(|&near| near < LOGS)
             .find(|&near| self.open[near].load(Ordering::Relaxed) != NONE)
     }
 

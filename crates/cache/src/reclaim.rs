@@ -334,8 +334,7 @@ impl Cache {
             let evicted = live_before.saturating_sub(u64::from(kept));
             let capacity = self.capacity();
             let worth = header.worth_per_byte();
-            self.eviction
-                .note_evicted(header, worth, evicted, capacity, turn.tick);
+            self.eviction.note_evicted(worth, evicted, capacity);
             if self.eviction.ghost.fit(self.items()) {
                 self.balance_budget();
             }
@@ -419,12 +418,15 @@ impl Cache {
         segment.dead.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// Counts a live item as gone for want of room, and remembers its key.
+    /// Counts a live item as gone for want of room, and remembers its key and how long it stayed.
     fn bury_evicted(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
         let idle = entry.item.header().idle_secs(turn.secs);
         self.eviction.evicted_idle_secs.store(idle, Ordering::Relaxed);
         // One more than it was read: that it will be asked for again.
         self.eviction.ghost.put(entry.hash, entry.heat.level() + 1);
+        let segment = self.heap.header(self.heap.segment_of(entry.location));
+        let size = entry.item.judged_len();
+        self.eviction.note_stay(size, entry.heat, segment, turn.tick);
         self.bury(turn, entry, cause);
     }
 
@@ -432,7 +434,9 @@ impl Cache {
     fn place_kept(&self, turn: &Turn<'_>, mercy: Mercy, entry: &Entry<'_>, segment: &SegmentHeader) -> Place {
         let (size, deadline) = (entry.item.judged_len(), entry.item.deadline());
         match mercy {
-            Mercy::All => self.eviction.place_survivor(size, entry.heat, deadline, segment),
+            Mercy::All => self
+                .eviction
+                .place_survivor(size, entry.heat, deadline, turn.tick, segment),
             Mercy::Read(_) => {
                 let worth = segment.worth_per_byte();
                 self.eviction

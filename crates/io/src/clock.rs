@@ -33,6 +33,11 @@ impl Clock {
     }
 }
 
+/// Processor time that this thread has used, in nanoseconds. Cost: a system call.
+pub fn thread_cpu_nanos() -> u64 {
+    nanos(ClockId::ThreadCPUTime)
+}
+
 fn nanos(id: ClockId) -> u64 {
     let time = clock_gettime(id);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -14,9 +14,9 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
   corpus FOLDER SCRIPT...   write what each connection of the scripts sends into a file of the folder, for fuzzing
   differential [--requests N] [--seed S] [--memcached]
                             random sessions to scrubjay (or a second memcached) and memcached, replies compared
-  policy [--shares 0.05,0.1] [--requests N] [--keys N] SOURCE...
+  policy [--shares 0.05,0.1] [--requests N] [--keys N] [--engine-only] [--svg FILE] SOURCE...
                             miss ratios of eviction policies and of the engine, at shares of each source's footprint
-  curve [as policy] SOURCE...
+  curve [--shares ...] [--requests N] [--keys N] SOURCE...
                             what the engine's miss-ratio curve says beside what it misses at those sizes
   expiry                    what it costs to get the bytes of expired items back";
 
@@ -29,8 +29,8 @@ fn main() -> std::process::ExitCode {
         ["record", ref files @ ..] => files.iter().try_for_each(|file| record(file)),
         ["corpus", folder, ref files @ ..] => files.iter().try_for_each(|file| write_corpus(folder, file)),
         ["differential", ref options @ ..] => run_differential(options),
-        ["policy", ref options @ ..] => run_policy(options, policy::run),
-        ["curve", ref options @ ..] => run_policy(options, policy::curve),
+        ["policy", ref options @ ..] => run_policy(options),
+        ["curve", ref options @ ..] => run_curve(options),
         ["expiry"] => {
             print!("{}", expiry::run());
             Ok(())
@@ -46,16 +46,32 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// Plays a plan and returns its table.
-type Play = fn(&Plan, &mut dyn FnMut(&str)) -> Result<String, String>;
+fn run_policy(options: &[&str]) -> Result<(), String> {
+    let (plan, svg) = plan(options)?;
+    let report = policy::run(&plan, &mut |step| eprintln!("{step}"))?;
+    print!("{}", report.tables());
+    match svg {
+        Some(path) => std::fs::write(path, report.svg()).map_err(|error| format!("{path}: {error}")),
+        None => Ok(()),
+    }
+}
 
-fn run_policy(options: &[&str], play: Play) -> Result<(), String> {
+fn run_curve(options: &[&str]) -> Result<(), String> {
+    let (plan, _) = plan(options)?;
+    print!("{}", policy::curve(&plan, &mut |step| eprintln!("{step}"))?);
+    Ok(())
+}
+
+/// What to play, and the file to draw it in.
+fn plan<'a>(options: &[&'a str]) -> Result<(Plan, Option<&'a str>), String> {
     let mut plan = Plan {
         sources: Vec::new(),
         shares: vec![0.05, 0.1, 0.25, 0.5],
         requests: 4_000_000,
         keys: 600_000,
+        engine_only: false,
     };
+    let mut svg = None;
     let mut words = options.iter();
     while let Some(&word) = words.next() {
         let mut number = || {
@@ -67,6 +83,8 @@ fn run_policy(options: &[&str], play: Play) -> Result<(), String> {
         match word {
             "--requests" => plan.requests = number()? as usize,
             "--keys" => plan.keys = number()?,
+            "--engine-only" => plan.engine_only = true,
+            "--svg" => svg = Some(*words.next().ok_or("--svg takes the name of a file to write")?),
             "--shares" => {
                 let list = words.next().copied().unwrap_or_default();
                 let share = |text: &str| {
@@ -78,9 +96,7 @@ fn run_policy(options: &[&str], play: Play) -> Result<(), String> {
             source => plan.sources.push(source.to_owned()),
         }
     }
-    let table = play(&plan, &mut |step| eprintln!("{step}"))?;
-    print!("{table}");
-    Ok(())
+    Ok((plan, svg))
 }
 
 fn read(file: &str) -> Result<(String, Script), String> {

@@ -1,40 +1,54 @@
 //! Eviction policies over traces and drawn workloads, in process and in virtual time.
 //!
-//! Each source is played at shares of its footprint (the sum of its objects' sizes, key and value) by
-//! - exact policies at item granularity: LRU, FIFO, S3-FIFO, GDSF ([`exact`]);
-//! - the cache's own policy alone, without any overhead: its [`Shadow`], once with fixed ageing and once choosing on line
-//!   as the cache does ([`adaptive`]);
+//! Each source is played at shares of its footprint (the most bytes of keys and values that are alive at a time) by
+//! - exact policies at item granularity: LRU, FIFO, S3-FIFO, GDSF ([`exact`]); what expires leaves them at once;
+//! - the cache's own policy alone, without any overhead ([`own`]);
 //! - the real engine with values shortened by what an item's header takes, and with all else that it keeps beside its
 //!   segments added to its limit ([`engine`]).
-//!
-//! All take every request for a look-up that is followed by a store when it missed.
 
-mod adaptive;
+mod chart;
+mod curve;
 mod engine;
 mod exact;
+mod own;
+mod play;
+mod trace;
 
-use std::collections::HashMap;
+pub use self::curve::curve;
+
 use std::fmt::Write;
-use std::path::Path;
 
-use scrubjay_cache::{Ageing, Shadow};
-use scrubjay_workload::{Draw, Format};
+use exact::{ByOrder, Expiring, Gdsf, S3Fifo};
+use own::{Adaptive, Fixed};
+use play::{Outcome, play};
+use trace::Trace;
 
-/// Ageing that does not change. Source: docs/internals/eviction.md.
-const FIXED: Ageing = Ageing::slow(0.03);
+/// Plays a trace in so many bytes.
+type Play = fn(&Trace, u64) -> Outcome;
 
-/// One request: the object's number and its size.
-pub type Request = (u32, u32);
+/// Exact policies.
+const EXACT: [(&str, Play); 4] = [
+    ("LRU", |trace, capacity| by(trace, ByOrder::new(capacity, true))),
+    ("FIFO", |trace, capacity| by(trace, ByOrder::new(capacity, false))),
+    ("S3-FIFO", |trace, capacity| by(trace, S3Fifo::new(capacity))),
+    ("GDSF", |trace, capacity| by(trace, Gdsf::new(capacity))),
+];
 
-/// A source of requests, read whole.
-#[derive(Clone, Debug)]
-pub struct Trace {
-    /// Its requests in order.
-    pub requests: Vec<Request>,
-    /// Distinct objects.
-    pub objects: usize,
-    /// Sum of the objects' sizes at their first request.
-    pub footprint: u64,
+/// The cache's own.
+const OWN: [(&str, Play); 2] = [
+    ("policy, fixed", |trace, capacity| {
+        play(trace, &mut Fixed::new(trace, capacity))
+    }),
+    ("policy, adaptive", |trace, capacity| {
+        play(trace, &mut Adaptive::new(trace, capacity))
+    }),
+];
+
+/// Real engines; the first is the one that is served with.
+const ENGINES: [(&str, Play); 1] = [("engine", engine::run)];
+
+fn by(trace: &Trace, policy: impl exact::Policy) -> Outcome {
+    play(trace, &mut Expiring::new(policy, trace))
 }
 
 /// What to play.
@@ -48,185 +62,182 @@ pub struct Plan {
     pub requests: usize,
     /// Key space of drawn workloads.
     pub keys: u64,
+    /// Leave out all but the engine.
+    pub engine_only: bool,
 }
 
-impl Trace {
-    /// Reads a source and all that are joined to it.
-    ///
-    /// # Errors
-    /// What cannot be read, with the path.
-    pub fn read(source: &str, plan: &Plan) -> Result<Trace, String> {
-        let draw = Draw {
-            keys: plan.keys,
-            seed: 1,
-            rate: 0.0,
-        };
-        let mut numbers = HashMap::new();
-        let mut trace = Trace {
-            requests: Vec::new(),
-            objects: 0,
-            footprint: 0,
-        };
-        let parts = source.split('+').map(Path::new);
-        let opened = parts.map(|path| {
-            let requests = scrubjay_workload::open(path, Format::guess(path), &draw)?;
-            Ok(requests.take(plan.requests))
-        });
-        let opened = opened.collect::<Result<Vec<_>, String>>()?;
-        for request in opened.into_iter().flatten() {
-            let request = request.map_err(|why| format!("{source}: {why}"))?;
-            let size = (request.key.len() as u32 + request.value_len).max(1);
-            let next = numbers.len() as u32;
-            let number = *numbers.entry(request.key).or_insert_with(|| {
-                trace.footprint += u64::from(size);
-                next
+/// One source at one share: what came of each player.
+#[derive(Clone, Debug)]
+struct Row {
+    source: String,
+    share: f64,
+    outcomes: Vec<(&'static str, Outcome)>,
+}
+
+impl Row {
+    fn outcome(&self, name: &str) -> Option<&Outcome> {
+        let found = self.outcomes.iter().find(|(known, _)| *known == name)?;
+        Some(&found.1)
+    }
+}
+
+/// What was played, to be shown as tables or as a chart.
+#[derive(Debug)]
+pub struct Report {
+    rows: Vec<Row>,
+}
+
+/// Plays the plan, telling `progress` of each step.
+///
+/// # Errors
+/// What cannot be read.
+pub fn run(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Report, String> {
+    let compared: &[(&str, Play)] = if plan.engine_only { &[] } else { &EXACT };
+    let own: &[(&str, Play)] = if plan.engine_only { &[] } else { &OWN };
+    let mut rows = Vec::new();
+    for source in &plan.sources {
+        let trace = Trace::read(source, plan)?;
+        let name = source.rsplit('/').next().unwrap_or(source);
+        let name = name.rsplit("twitter:").next().unwrap_or(name);
+        for &share in &plan.shares {
+            progress(&format!("{name} at {share}"));
+            let capacity = ((trace.footprint as f64 * share) as u64).max(1);
+            let players = compared.iter().chain(own).chain(&ENGINES);
+            rows.push(Row {
+                source: name.split('.').next().unwrap_or(name).to_owned(),
+                share,
+                outcomes: players
+                    .map(|(name, play)| (*name, play(&trace, capacity)))
+                    .collect(),
             });
-            trace.requests.push((number, size));
-        }
-        trace.objects = numbers.len();
-        Ok(trace)
-    }
-
-    /// The same with all sizes multiplied.
-    fn scaled(&self, factor: u32) -> Trace {
-        let scale = |&(object, size): &Request| (object, size * factor);
-        Trace {
-            requests: self.requests.iter().map(scale).collect(),
-            objects: self.objects,
-            footprint: self.footprint * u64::from(factor),
         }
     }
+    Ok(Report { rows })
+}
 
-    fn miss_ratio(&self, misses: u64) -> f64 {
-        misses as f64 / self.requests.len().max(1) as f64
+impl Report {
+    /// Miss ratios of all, then the engines' figures, then geometric means against the best exact policy of each row.
+    pub fn tables(&self) -> String {
+        let mut text = self.miss_ratios();
+        text.push('\n');
+        text += &self.engines();
+        text + &self.summary()
     }
-}
 
-/// A hash of an object's number, spread as the engine's are.
-fn hash(object: u32) -> u64 {
-    (u64::from(object) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
+    /// Misses of all others relative to the engine's.
+    pub fn svg(&self) -> String {
+        chart::svg(&self.rows, ENGINES[0].0)
+    }
 
-/// The cache's policy alone, with ageing that does not change.
-fn fixed(trace: &Trace, capacity: u64) -> f64 {
-    let mut shadow = Shadow::new(capacity, FIXED, trace.objects);
-    let mut misses = 0;
-    for &(object, size) in &trace.requests {
-        if !shadow.read(hash(object), 0) {
-            misses += 1;
-            shadow.store(hash(object), size, u32::MAX, 0);
+    fn miss_ratios(&self) -> String {
+        let names: Vec<&str> = self.rows.first().map_or(Vec::new(), |row| {
+            row.outcomes.iter().map(|(name, _)| *name).collect()
+        });
+        let mut table = format!("| source | share | {} |\n", names.join(" | "));
+        table += &format!("|---|---|{}\n", "---|".repeat(names.len()));
+        for row in &self.rows {
+            let cells = row.outcomes.iter();
+            let cells: String = cells
+                .map(|(_, one)| format!(" {:.4} |", one.miss_ratio))
+                .collect();
+            let _ = writeln!(table, "| {} | {} |{cells}", row.source, row.share);
         }
+        table
     }
-    trace.miss_ratio(misses)
-}
 
-/// Plays the plan and returns the table, a row for each source and share; ends with the geometric means against the best
-/// exact policy of each row.
-///
-/// # Errors
-/// What cannot be read.
-pub fn run(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<String, String> {
-    let mut table = String::from(
-        "| source | share | LRU | FIFO | S3-FIFO | GDSF | policy, fixed | policy, adaptive | engine | relocated |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
-    );
-    let mut logs = [0.0; 3];
-    let mut worst = [0.0f64; 3];
-    let mut rows = 0;
-    for source in &plan.sources {
-        let trace = Trace::read(source, plan)?;
-        let name = source.rsplit('/').next().unwrap_or(source);
-        for &share in &plan.shares {
-            progress(&format!("{name} at {share}"));
-            let capacity = ((trace.footprint as f64 * share) as u64).max(1);
-            let exact = [
-                exact::lru(&trace, capacity),
-                exact::fifo(&trace, capacity),
-                exact::s3_fifo(&trace, capacity),
-                exact::gdsf(&trace, capacity),
-            ];
-            let best = exact.iter().copied().fold(f64::INFINITY, f64::min);
-            let played = engine::play(&trace, capacity);
-            let ours = [
-                fixed(&trace, capacity),
-                adaptive::play(&trace, capacity),
-                played.miss_ratio,
-            ];
-            for (at, miss_ratio) in ours.iter().enumerate() {
-                logs[at] += (miss_ratio / best).ln();
-                worst[at] = worst[at].max(miss_ratio / best);
-            }
-            rows += 1;
-            let cells = exact.iter().chain(&ours).map(|ratio| format!("{ratio:.4} | "));
-            let cells: String = cells.collect();
-            let _ = writeln!(table, "| {name} | {share} | {cells}{:.2} |", played.relocated);
-        }
-    }
-    for (at, name) in ["policy, fixed", "policy, adaptive", "engine"].iter().enumerate() {
-        let mean = (logs[at] / f64::from(rows.max(1))).exp();
-        let _ = writeln!(
-            table,
-            "{name}: geometric mean {mean:.3} of the best exact policy, worst row {:.3}",
-            worst[at]
-        );
-    }
-    Ok(table)
-}
-
-/// Smaller capacities are played with all sizes multiplied: the engine draws no curve of small ones.
-const CURVE_CAPACITY_MIN: u64 = 64 << 20;
-
-/// Plays the engine at each share and at the multiples of its curve, and sets what the curve says beside what was missed.
-///
-/// # Errors
-/// What cannot be read.
-pub fn curve(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<String, String> {
-    let mut table =
-        String::from("| source | share | times | curve | played | points off |\n|---|---|---|---|---|---|\n");
-    let mut worst = 0.0f64;
-    for source in &plan.sources {
-        let trace = Trace::read(source, plan)?;
-        let name = source.rsplit('/').next().unwrap_or(source);
-        for &share in &plan.shares {
-            progress(&format!("{name} at {share}"));
-            let capacity = ((trace.footprint as f64 * share) as u64).max(1);
-            let scale = CURVE_CAPACITY_MIN.div_ceil(capacity);
-            let (trace, capacity) = (trace.scaled(scale as u32), capacity * scale);
-            for point in engine::run(&trace, capacity).curve {
-                let Some(said) = point.miss_ratio else { continue };
-                let factor = point.factor;
-                let played = engine::run(&trace, (capacity as f64 * factor) as u64).miss_ratio;
-                let off = 100.0 * (said - played);
-                worst = worst.max(off.abs());
+    fn engines(&self) -> String {
+        let mut table =
+            "| source | share | | misses | of these lost | relocated | ns a request | beyond P1 |\n|---|---|---|---|---|---|---|---|\n"
+                .to_owned();
+        for row in &self.rows {
+            for (name, _) in ENGINES {
+                let Some(one) = row.outcome(name) else { continue };
                 let _ = writeln!(
                     table,
-                    "| {name} | {share} | {factor} | {said:.4} | {played:.4} | {off:+.2} |"
+                    "| {} | {} | {name} | {:.4} | {:.4} | {:.2} | {:.0} | {} |",
+                    row.source,
+                    row.share,
+                    one.miss_ratio,
+                    one.lost_ratio,
+                    one.relocated,
+                    one.nanos,
+                    one.beyond_bound
                 );
             }
         }
+        table
     }
-    let _ = writeln!(table, "\nAt most {worst:.2} points off.");
-    Ok(table)
+
+    /// Geometric means and worst rows: against the best exact policy, and of the other engines against the first.
+    fn summary(&self) -> String {
+        let best = |row: &Row| {
+            let exact = EXACT.iter().filter_map(|(name, _)| row.outcome(name));
+            exact.map(|one| one.miss_ratio).reduce(f64::min)
+        };
+        let first = |row: &Row| row.outcome(ENGINES[0].0).map(|one| one.miss_ratio);
+        let mut text = String::new();
+        for (name, _) in OWN.iter().chain(&ENGINES) {
+            self.compare(&mut text, name, "the best exact policy", best);
+        }
+        for (name, _) in &ENGINES[1..] {
+            self.compare(&mut text, name, ENGINES[0].0, first);
+        }
+        text
+    }
+
+    fn compare(&self, text: &mut String, name: &str, with: &str, base: impl Fn(&Row) -> Option<f64>) {
+        let ratios = self.rows.iter().filter_map(|row| {
+            let ratio = row.outcome(name)?.miss_ratio / base(row)?;
+            (ratio > 0.0 && ratio.is_finite()).then_some(ratio)
+        });
+        let ratios: Vec<f64> = ratios.collect();
+        if ratios.is_empty() {
+            return;
+        }
+        let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+        let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = ratios.iter().copied().fold(0.0, f64::max);
+        let _ = writeln!(
+            text,
+            "{name}: geometric mean {mean:.3} of {with}, rows from {least:.3} to {most:.3}"
+        );
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Plan, run};
 
-    #[test]
-    fn policy_is_no_worse_than_the_best_exact_one_on_a_drawn_workload() {
-        let plan = Plan {
-            sources: vec!["twitter:cluster22".to_owned()],
+    fn plan(source: &str) -> Plan {
+        Plan {
+            sources: vec![source.to_owned()],
             shares: vec![0.1],
             requests: 100_000,
             keys: 30_000,
+            engine_only: false,
+        }
+    }
+
+    #[test]
+    fn policy_is_no_worse_than_the_best_exact_one_on_a_drawn_workload() {
+        let report = run(&plan("twitter:cluster22"), &mut |_| {}).expect("drawn");
+        let row = &report.rows[0];
+        let exact = super::EXACT.iter().filter_map(|(name, _)| row.outcome(name));
+        let best = exact.map(|one| one.miss_ratio).fold(f64::INFINITY, f64::min);
+        let ours = row.outcome("policy, adaptive").expect("played").miss_ratio;
+        assert!(ours < 1.05 * best, "{}", report.tables());
+    }
+
+    #[test]
+    fn nothing_is_lost_where_all_that_is_alive_fits() {
+        let plan = Plan {
+            shares: vec![2.0],
+            ..plan("twitter:cluster23")
         };
-        let table = run(&plan, &mut |_| {}).expect("drawn");
-        let mean = table.lines().find(|line| line.starts_with("policy, adaptive:"));
-        let mean: f64 = mean
-            .and_then(|line| line.split(' ').nth(4))
-            .and_then(|word| word.parse().ok())
-            .expect("a mean");
-        assert!(mean < 1.05, "{table}");
+        let report = run(&plan, &mut |_| {}).expect("drawn");
+        for (name, one) in &report.rows[0].outcomes {
+            assert!(one.miss_ratio > 0.0, "{name}: first requests miss");
+            assert_eq!(one.lost_ratio, 0.0, "{name}: {}", report.tables());
+        }
     }
 }
