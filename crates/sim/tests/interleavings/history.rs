@@ -121,6 +121,34 @@ fn is_refused(answer: &Answer) -> bool {
     )
 }
 
+/// Whether the answer says no more than that there was no item, and nothing was changed.
+fn is_absence(event: &Event) -> bool {
+    match (&event.call, &event.answer) {
+        (Call::Get { vivify, .. }, Answer::Missed) => vivify.is_none(),
+        (Call::Store { mode, .. }, Answer::Stored(StoreOutcome::NotStored)) => *mode != StoreMode::Add,
+        (_, Answer::Stored(StoreOutcome::NotFound) | Answer::Deleted(DeleteOutcome::NotFound)) => true,
+        (_, answer) => *answer == Answer::Counted(ArithOutcome::NotFound),
+    }
+}
+
+/// The engine does not hold time still: an item whose last moment passes while somebody gives it a longer life may be
+/// missed by others for the rest of that operation. True of absences during a touch during a step of time.
+fn is_missed_in_touch(event: &Event, all: &[&Event]) -> bool {
+    let overlap = |one: &Event, other: &Event| one.began < other.ended && other.began < one.ended;
+    let steps = |touch: &Event| {
+        let is_step = |other: &&&Event| matches!(other.call, Call::Time(_)) && overlap(touch, other);
+        all.iter().any(|other| is_step(&other))
+    };
+    let touches = |other: &&&Event| {
+        matches!(
+            other.call,
+            Call::Get { touch: Some(_), .. } | Call::Delete { touch: Some(_), .. }
+        ) && overlap(event, other)
+            && steps(other)
+    };
+    is_absence(event) && all.iter().any(|other| touches(&other))
+}
+
 /// The CAS number that the engine gave; the model is told to give the same.
 fn given_cas(answer: &Answer) -> Option<u64> {
     match answer {
@@ -259,7 +287,10 @@ impl Search<'_> {
             if evicted {
                 next.model.refuse(self.key);
             }
+            let unfilled = self.may_evict && matches!(event.call, Call::Get { vivify: Some(_), .. });
             let fits = is_refused(&event.answer)
+                || unfilled && event.answer == Answer::Missed
+                || is_missed_in_touch(event, &self.events)
                 || ask(&mut next, self.key, &event.call, given_cas(&event.answer)) == event.answer;
             if fits {
                 self.order.push(number);

@@ -6,6 +6,7 @@
 #![cfg(shuttle)]
 
 mod history;
+mod interrupted;
 mod program;
 mod schedule;
 
@@ -51,7 +52,7 @@ fn operation(random: &mut StdRng) -> Operation {
         0..14 => Operation::Get {
             key,
             touch,
-            vivify: rarely.then_some(ttl),
+            vivify: rarely.then_some(0),
             leases: compare,
         },
         14..22 => Operation::Hold { key },
@@ -162,7 +163,7 @@ fn perform_together(run: &Arc<Run>, programs: Vec<Vec<Operation>>) {
 fn random_interleavings_answer_as_one_thread_could() {
     let first = number_from_environment("SCRUBJAY_INTERLEAVING");
     let count =
-        number_from_environment("SCRUBJAY_INTERLEAVINGS").unwrap_or(if first.is_some() { 1 } else { 3000 });
+        number_from_environment("SCRUBJAY_INTERLEAVINGS").unwrap_or(if first.is_some() { 1 } else { 10_000 });
     let first = first.unwrap_or(0);
     schedule::at_random(first..first + count, random_run);
 }

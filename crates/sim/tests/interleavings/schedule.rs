@@ -30,17 +30,16 @@ pub fn at_random(seeds: impl Iterator<Item = u64> + 'static, model: impl Fn(u64)
     Runner::new(scheduler, config()).run(move || model(RUN.get()));
 }
 
-/// Runs `model` with the first thread preempted at its first access, then at its second, and so on; each time the others
-/// run to their end, or to where they wait for it, before it goes on. Returns after how many accesses it was done.
-/// `stride` leaves out that many less one between two runs.
-pub fn at_every_access(stride: u64, model: impl Fn(u64) + Send + Sync + 'static) -> u64 {
+/// Runs `model` with the first thread preempted at its access number `first`, then `stride` accesses later, and so on up
+/// to its last; each time the others run to their end, or to where they wait for it, before it goes on. Returns how many
+/// runs that were.
+pub fn at_every_access(first: u64, stride: u64, model: impl Fn(u64) + Send + Sync + 'static) -> u64 {
     let scheduler = OnePreemption {
-        next: 0,
+        next: first,
         stride,
         preempted: true,
     };
-    Runner::new(scheduler, config()).run(move || model(RUN.get()));
-    RUN.get()
+    Runner::new(scheduler, config()).run(move || model(RUN.get())) as u64
 }
 
 /// The threads of the model are about to start: preemptions from here on.
