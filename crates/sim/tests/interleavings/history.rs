@@ -198,6 +198,19 @@ fn ask(state: &mut State, key: &[u8], call: &Call, new_cas_of_answer: Option<u64
                 created: found.created,
             })
         }
+        Call::Store { .. } | Call::Delete { .. } | Call::Arith { .. } => {
+            ask_for_change(model, key, call, new_cas_of_answer)
+        }
+        Call::Refuse => {
+            model.refuse(key);
+            Answer::Done
+        }
+    }
+}
+
+/// The part of `ask` about storing, deleting and counting.
+fn ask_for_change(model: &mut Model, key: &[u8], call: &Call, new_cas_of_answer: Option<u64>) -> Answer {
+    match call {
         Call::Store {
             mode,
             value,
@@ -240,10 +253,7 @@ fn ask(state: &mut State, key: &[u8], call: &Call, new_cas_of_answer: Option<u64
             new_cas: new_cas_of_answer,
             ..Arith::key(key, *delta, *decrement)
         })),
-        Call::Refuse => {
-            model.refuse(key);
-            Answer::Done
-        }
+        Call::Time(_) | Call::Flush | Call::Get { .. } | Call::Refuse => unreachable!("not a change"),
     }
 }
 
