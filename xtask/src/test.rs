@@ -54,7 +54,14 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
     });
     steps.step("interleavings of the engine", || {
         let mut command = cargo(&root);
-        let arguments = ["test", "--locked", "-p", "scrubjay-sim", "--test", "interleavings"];
+        let arguments = [
+            "test",
+            "--locked",
+            "-p",
+            "scrubjay-sim",
+            "--test",
+            "interleavings",
+        ];
         command
             .args(arguments)
             .env("RUSTFLAGS", "--cfg shuttle")
