@@ -71,7 +71,10 @@ fn pairs() -> Vec<(Operation, Vec<Operation>)> {
     ]);
     meanwhile.push([&expire[..], &[Operation::Maintain], &[press(30)], &[get(None)]].concat());
     let meanwhile = &meanwhile;
-    one.iter()
+    // Making room is interrupted, too: it moves the key's item or evicts it.
+    let interrupted = one.iter().chain([&press(6)]).copied().collect::<Vec<_>>();
+    interrupted
+        .iter()
         .flat_map(|first| meanwhile.iter().map(|then| (*first, then.clone())))
         .collect()
 }
