@@ -52,6 +52,23 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         let (success, output) = capture(&mut command);
         Outcome::counted(success, output)
     });
+    steps.step("interleavings of the engine", || {
+        let mut command = cargo(&root);
+        let arguments = [
+            "test",
+            "--locked",
+            "-p",
+            "scrubjay-sim",
+            "--test",
+            "interleavings",
+        ];
+        command
+            .args(arguments)
+            .env("RUSTFLAGS", "--cfg shuttle")
+            .env("CARGO_TARGET_DIR", target.join("shuttle"));
+        let (success, output) = capture(&mut command);
+        Outcome::counted(success, output)
+    });
     clients::run(&mut steps, &root, &target, &program);
     if program.is_ok() {
         steps.step("docs", || Outcome::of(complaints(docs::check(&root))));

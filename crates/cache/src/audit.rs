@@ -1,7 +1,7 @@
 //! The whole-engine check: everything that must hold when no worker is in the middle of an operation.
 
+use scrubjay_base::sync::whole::Ordering;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering;
 
 use crate::cache::Cache;
 use crate::item::{NEVER, PIECE_HEADER, Piece};

@@ -1,9 +1,9 @@
 //! The cache that all workers share: its parts, its limits, its counts, and the background work.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use scrubjay_base::sync::OwnLine;
+use scrubjay_base::sync::whole::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use scrubjay_base::time::Now;
 
 use crate::api::{Cause, Config, Counters, CurvePoint, Refusal, Usage, item_size};

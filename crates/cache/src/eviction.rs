@@ -6,7 +6,7 @@
 //! priority per byte gives that segment up: what was read there since is appended anew, the rest is evicted and
 //! remembered. How the parts were chosen is told in docs/internals/eviction.md.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use scrubjay_base::sync::whole::{AtomicU32, AtomicU64, Ordering};
 
 use crate::expiry::{BUCKETS, bucket};
 use crate::ghost::Ghost;

@@ -4,7 +4,7 @@
 //! somebody. Thirty-two make a cache line, one of them a cursor: a line forgets what it learned first. Races lose an entry or keep one twice; nothing but the guess at an
 //! item's worth depends on it.
 
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use scrubjay_base::sync::whole::{AtomicU16, AtomicUsize, Ordering};
 
 use crate::index::KeyHash;
 

@@ -9,8 +9,7 @@
 //! that moved says so in its header; pages before the frontier moved wholly and their memory is given back. So any size is
 //! reachable in small steps and the index never exists twice.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use scrubjay_base::sync::whole::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 use crate::epoch::Epochs;
 use crate::item::ItemRef;

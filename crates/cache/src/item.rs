@@ -15,8 +15,8 @@
 //! Word 0, the deadline and the low CAS half change while readers look, always as whole words; the rest is written
 //! before the item is published and never again.
 
+use scrubjay_base::sync::whole::{AtomicU32, AtomicU64, Ordering};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::line::Location;
 
@@ -232,7 +232,7 @@ impl<'a> ItemRef<'a> {
 
     fn word(&self, offset: usize) -> &'a AtomicU32 {
         // SAFETY: `new` 1 and 2; offsets of words come from the layout, inside the item and 4-aligned.
-        unsafe { AtomicU32::from_ptr(self.at.add(offset).cast_mut().cast()) }
+        unsafe { &*self.at.add(offset).cast::<AtomicU32>() }
     }
 
     fn bytes(&self, offset: usize, len: usize) -> &'a [u8] {
@@ -317,7 +317,7 @@ impl<'a> ItemRef<'a> {
 
     fn piece_word(&self, table: usize, index: usize) -> &'a AtomicU64 {
         // SAFETY: `new` 1 and 2; the table lies inside the item and starts 8-aligned by `piece_table`'s padding.
-        unsafe { AtomicU64::from_ptr(self.at.add(table + index * 8).cast_mut().cast()) }
+        unsafe { &*self.at.add(table + index * 8).cast::<AtomicU64>() }
     }
 
     /// The pieces of a chained item, in order. Acquire pairs with [`ItemRef::replace_piece`].

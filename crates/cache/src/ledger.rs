@@ -9,7 +9,7 @@
 //! only, so a storm of them leaves half of the evictions. Writers take no lock: two that meet in one entry may pair one's
 //! fingerprint and cause with the other's size, never with the other's cause.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use scrubjay_base::sync::whole::{AtomicU64, Ordering};
 
 use crate::api::Cause;
 use crate::index::KeyHash;

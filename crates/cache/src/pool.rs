@@ -6,9 +6,8 @@
 //! The open segment of each log is shared by all workers. Everything else here is done under one lock, once per
 //! segment and not once per item.
 
+use scrubjay_base::sync::whole::{AtomicU32, Mutex, MutexGuard, Ordering};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use crate::epoch::Epochs;
 use crate::eviction::LOGS;

@@ -4,8 +4,9 @@
 //! line's lock; what no slot names is dead already. The segment is used again when every worker has passed a quiet
 //! moment and no reply sends from it any more.
 
+use scrubjay_base::sync::whole::Ordering;
+use scrubjay_base::sync::yield_now;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 use crate::api::{Cause, Refusal};
 use crate::cache::Cache;
@@ -113,11 +114,11 @@ impl Cache {
             return Err(Refusal::NoMemory);
         }
         if waiting > 0 {
-            std::thread::yield_now();
+            yield_now();
             return Ok(());
         }
         let Ok(mut reclaimer) = self.reclaimer.try_lock() else {
-            std::thread::yield_now();
+            yield_now();
             return Ok(());
         };
         let survey = self.survey(turn);
@@ -128,7 +129,7 @@ impl Cache {
                 Ok(())
             }
             Step::Wait => {
-                std::thread::yield_now();
+                yield_now();
                 Ok(())
             }
             Step::Nothing => Err(Refusal::NoMemory),

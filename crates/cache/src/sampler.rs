@@ -4,8 +4,7 @@
 //! Only keys whose hash falls into a sample are played. A shadow that comes to hold too many keys halves its sample and
 //! its size, so memory and time stay bounded whatever the cache holds.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, TryLockError};
+use scrubjay_base::sync::whole::{AtomicU32, AtomicU64, Mutex, Ordering, TryLockError};
 
 use crate::api::CurvePoint;
 use crate::index::KeyHash;

@@ -3,7 +3,7 @@
 //! Everything lies in one mapping: segment headers, two index extents, the heap. Items are appended to open segments;
 //! what a segment's life looks like is told in `pool.rs`.
 
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use scrubjay_base::sync::whole::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use scrubjay_io::memory::Memory;
 

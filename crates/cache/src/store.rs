@@ -115,11 +115,12 @@ impl Worker {
         outcome
     }
 
-    /// As [`Worker::store`], with the lease already given to this caller.
-    pub(crate) fn store_won(&self, store: Store<'_>) -> StoreOutcome {
-        let outcome = self.store_new(store, true);
+    /// As [`Worker::store`], with the lease already given to this caller; also where the new item lies, which stays for
+    /// this operation even if another takes its place.
+    pub(crate) fn store_won(&self, store: Store<'_>) -> Result<(StoreOutcome, Location), StoreOutcome> {
+        // Before, not after: it tells others that this worker holds nothing.
         self.note_stored();
-        outcome
+        self.store_at(store, true)
     }
 
     fn new_header(&self, deadline: u32, flags: u32, new_cas: Option<u64>) -> Header {
@@ -137,6 +138,13 @@ impl Worker {
     }
 
     fn store_new(&self, store: Store<'_>, win: bool) -> StoreOutcome {
+        match self.store_at(store, win) {
+            Ok((outcome, _)) | Err(outcome) => outcome,
+        }
+    }
+
+    /// Stores a new item; how that ended, and where it lies if it was stored.
+    fn store_at(&self, store: Store<'_>, win: bool) -> Result<(StoreOutcome, Location), StoreOutcome> {
         let Store {
             key,
             mode,
@@ -156,7 +164,7 @@ impl Worker {
         };
         let cache = self.member.cache();
         if !cache.fits(key.len(), store.flags, value_len) {
-            return StoreOutcome::Refused(Refusal::TooLarge);
+            return Err(StoreOutcome::Refused(Refusal::TooLarge));
         }
         let hash = cache.index.hash(key);
         cache.index.prefetch(&cache.heap, hash);
@@ -164,7 +172,7 @@ impl Worker {
         if conditions.any()
             && let Decision::Answer(outcome) = decide(&conditions, old.as_ref().map(|(_, old)| old))
         {
-            return outcome;
+            return Err(outcome);
         }
         let heat = self.heat_of(hash, old.as_ref().map(|(found, _)| found.heat()));
         let deadline = self.deadline(store.exptime);
@@ -175,55 +183,81 @@ impl Worker {
             win,
             ..self.new_header(deadline, store.flags, store.new_cas)
         };
-        let draft = match self.draft(hash, key, &header, store.value, heat) {
-            Ok(draft) => draft,
-            Err(why) => return StoreOutcome::Refused(why),
-        };
-        let locked = self.lock_with_room(hash);
-        let old = self.live_entry(&locked, key);
-        match decide(
-            &conditions,
-            old.as_ref().map(|entry| entry.item.header()).as_ref(),
-        ) {
-            Decision::Publish => {}
-            Decision::Answer(outcome) => {
-                drop(locked);
-                self.discard(draft);
-                return outcome;
+        let mut source = Addition::of(store.value).map_err(StoreOutcome::Refused)?;
+        loop {
+            let draft = self.draft(hash, key, &header, &mut source, heat);
+            let draft = draft.map_err(StoreOutcome::Refused)?;
+            if let Some(location) = self.publish_by(&conditions, hash, key, draft, &mut source)? {
+                let stored = StoreOutcome::Stored {
+                    cas: header.cas.unwrap_or(0),
+                    value_len,
+                };
+                return Ok((stored, location));
             }
-            Decision::PublishStale => {
-                // The draft takes over what the old item says now; the deadline's word was provided for.
-                let old = old.expect("decided by it").item.header();
-                let fits = draft.item.set_deadline(old.deadline);
-                debug_assert!(fits, "drafted with a deadline");
-                draft.item.set_lease(true, old.win);
-                cache.change_deadlines(draft.location, draft.item, header.deadline, old.deadline);
-            }
-        }
-        self.publish(locked, key, draft);
-        StoreOutcome::Stored {
-            cas: header.cas.unwrap_or(0),
-            value_len,
         }
     }
 
-    /// Writes the item that `header`, `key` and `value` make.
+    /// Publishes the draft if the conditions hold and returns where it lies; `None`: it was flushed before that, `source`
+    /// has its value again.
+    fn publish_by(
+        &self,
+        conditions: &Conditions,
+        hash: KeyHash,
+        key: &[u8],
+        mut draft: Draft<'_>,
+        source: &mut Addition<'_>,
+    ) -> Result<Option<Location>, StoreOutcome> {
+        let cache = self.member.cache();
+        let locked = self.lock_with_room(hash);
+        let old = self.live_entry(&locked, key).map(|entry| entry.item.header());
+        let decision = decide(conditions, old.as_ref());
+        if let Decision::Answer(outcome) = decision {
+            drop(locked);
+            self.discard(draft);
+            return Err(outcome);
+        }
+        if self.is_flushed(&draft) {
+            drop(locked);
+            if let Some(pieces) = draft.pieces.take() {
+                *source = Addition::Pieces(pieces);
+            }
+            self.discard(draft);
+            return Ok(None);
+        }
+        if let (Decision::PublishStale, Some(old)) = (decision, old) {
+            // The draft takes over what the old item says now; the deadline's word was provided for.
+            let deadline = draft.item.deadline();
+            let fits = draft.item.set_deadline(old.deadline);
+            debug_assert!(fits, "drafted with a deadline");
+            draft.item.set_lease(true, old.win);
+            cache.change_deadlines(draft.location, draft.item, deadline, old.deadline);
+        }
+        let location = draft.location;
+        self.publish(locked, key, draft);
+        Ok(Some(location))
+    }
+
+    /// Whether a flush came between the draft and this moment. What is published must not be dead by it: it would take the
+    /// place of something that was stored after the flush. Asked after the old item was looked at.
+    fn is_flushed(&self, draft: &Draft<'_>) -> bool {
+        let cache = self.member.cache();
+        cache.is_flushed(cache.heap.segment_of(draft.location))
+    }
+
+    /// Writes the item that `header`, `key` and `source` make; takes the pieces of `source` if it has some.
     fn draft(
         &self,
         hash: KeyHash,
         key: &[u8],
         header: &Header,
-        value: Body<'_>,
+        source: &mut Addition<'_>,
         heat: Heat,
     ) -> Result<Draft<'_>, Refusal> {
-        match value {
-            Body::Bytes(bytes) => self.draft_bytes(hash, key, header, &[bytes], heat),
-            Body::Upload(upload) => {
-                assert_eq!(upload.missing(), 0, "an upload is stored when it is complete");
-                match upload.finish()? {
-                    Ok(bytes) => self.draft_bytes(hash, key, header, &[&bytes], heat),
-                    Err(pieces) => self.draft_chained(hash, key, header, pieces, heat),
-                }
+        match std::mem::replace(source, Addition::Bytes(b"")) {
+            Addition::Pieces(pieces) => self.draft_chained(hash, key, header, pieces, heat),
+            bytes => {
+                *source = bytes;
+                self.draft_bytes(hash, key, header, &source.slices(), heat)
             }
         }
     }
@@ -457,7 +491,7 @@ impl Worker {
     }
 
     /// Publishes the draft if the key's item is still the one at `expected` with the same deadline, CAS number and lease
-    /// (or still absent); else gives the draft up.
+    /// (or still absent) and no flush came in between; else gives the draft up.
     fn publish_if(
         &self,
         hash: KeyHash,
@@ -472,7 +506,7 @@ impl Worker {
                 entry.location == *location && entry.item.header().same_words(header)
             }
             _ => false,
-        };
+        } && !self.is_flushed(&draft);
         if same {
             self.publish(locked, key, draft);
         } else {
@@ -641,7 +675,7 @@ impl Worker {
     }
 }
 
-/// What is appended or prepended.
+/// The bytes of a request: a value, or what is appended or prepended.
 enum Addition<'a> {
     Bytes(&'a [u8]),
     Owned(Vec<u8>),

@@ -1,6 +1,6 @@
 //! Counts, one set per worker, written by that worker only and added up on request.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use scrubjay_base::sync::whole::{AtomicU64, Ordering};
 
 use crate::api::{Cause, Counters, Removals};
 

@@ -4,9 +4,9 @@
 //! at least 64 KiB), so a peer pays for what it holds. Unfinished uploads together hold at most a quarter of the memory;
 //! beyond that the one longest without progress is cut off.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use scrubjay_base::sync::whole::{AtomicU64, Mutex, MutexGuard, Ordering};
 use scrubjay_base::time::Now;
 
 use crate::api::Refusal;

@@ -1,7 +1,7 @@
 //! A found value: read in place during the worker's turn, or pinned to be sent later.
 
+use scrubjay_base::sync::whole::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::api::{Hit, PinnedSlice};
 use crate::item::ItemRef;

@@ -11,7 +11,7 @@ use crate::api::{
     admits,
 };
 use crate::cache::Cache;
-use crate::expiry::{TICKS_PER_SEC, deadline, ttl_secs};
+use crate::expiry::{TICKS_PER_SEC, deadline, is_expired, tick, ttl_secs};
 use crate::index::{Entry, Found, KeyHash, Locked};
 use crate::item::{Header, ItemRef, NEVER, PIECE_HEADER};
 use crate::ledger;
@@ -73,15 +73,16 @@ const STORES_PER_LOOK: u32 = 32;
 const PAGES_PER_LOOK: usize = 1;
 
 impl Cache {
-    /// A consistent snapshot of the item under `key` that is live at `tick`.
+    /// A consistent snapshot of the live item under `key`.
     #[inline]
-    fn look(&self, hash: KeyHash, key: &[u8], tick: u32) -> Option<(Found<'_>, Header)> {
+    fn look(&self, hash: KeyHash, key: &[u8]) -> Option<(Found<'_>, Header)> {
         loop {
             let found = self.index.find(&self.heap, hash, key)?;
             let header = found.item.header();
             // Asked before it is known that the slot was still there: once a flush is worked off, nobody can tell any more
             // that an item of that time was flushed.
-            let dead = self.death(found.location, header.deadline, tick).is_some();
+            // For the time it is the other way round: by one from before, an item that came later could be dead to others.
+            let dead = self.death(found.location, header.deadline, self.tick()).is_some();
             if !found.unchanged() {
                 continue;
             }
@@ -157,7 +158,7 @@ impl Worker {
         cache.epochs.announce_again(self.member.index);
         let hash = cache.index.hash(get.key);
         cache.tally(self.member.index).reads.add(1);
-        let seen = cache.look(hash, get.key, self.tick());
+        let seen = cache.look(hash, get.key);
         cache.eviction.note(hash, self.tick(), || {
             let size = |item: ItemRef<'_>| cache.whole_len(item) as u32;
             Event::Read(
@@ -181,7 +182,7 @@ impl Worker {
 
     /// A consistent snapshot of the live item under `key`.
     pub(crate) fn look(&self, hash: KeyHash, key: &[u8]) -> Option<(Found<'_>, Header)> {
-        self.member.cache.look(hash, key, self.tick())
+        self.member.cache.look(hash, key)
     }
 
     /// Whether this caller should be the one who refills the item.
@@ -222,9 +223,11 @@ impl Worker {
                 drop(locked);
                 let exptime = get.vivify?;
                 match self.vivify(get, exptime) {
-                    StoreOutcome::Stored { .. } => return self.created(get, hash),
+                    Ok((StoreOutcome::Stored { cas, .. }, location)) => {
+                        return self.created(get, exptime, cas, location);
+                    }
                     // Somebody else created it in between: that one is looked at.
-                    StoreOutcome::NotStored => continue,
+                    Err(StoreOutcome::NotStored) => continue,
                     _ => return None,
                 }
             };
@@ -282,7 +285,7 @@ impl Worker {
         }
     }
 
-    fn vivify(&self, get: &Get<'_>, exptime: i64) -> StoreOutcome {
+    fn vivify(&self, get: &Get<'_>, exptime: i64) -> Result<(StoreOutcome, Location), StoreOutcome> {
         let store = Store {
             key: get.key,
             key_is_binary: get.key_is_binary,
@@ -298,14 +301,24 @@ impl Worker {
         self.store_won(store)
     }
 
-    /// The item that this worker has just vivified. If it is gone again already, a miss is as true.
-    fn created(&self, get: &Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
-        let (found, seen) = self.look(hash, get.key)?;
+    /// The item that this worker has just vivified, as it was then: another may have taken its place already.
+    fn created(&self, get: &Get<'_>, exptime: i64, cas: u64, location: Location) -> Option<Hit<'_>> {
+        let deadline = self.deadline(exptime);
+        if is_expired(deadline, tick(self.now)) {
+            return None;
+        }
+        let item = self.member.cache.heap.item(location);
+        let seen = Header {
+            deadline,
+            cas: Some(cas),
+            stale: false,
+            ..item.header()
+        };
         if !get.no_bump {
             // Making it counts as reading it, as in memcached.
-            self.note_access(found.item);
+            self.note_access(item);
         }
-        let mut hit = self.hit(found.item, found.location, &seen);
+        let mut hit = self.hit(item, location, &seen);
         (hit.created, hit.win, hit.fetched) = (true, Win::Won, false);
         Some(hit)
     }

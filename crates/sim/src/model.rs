@@ -13,7 +13,7 @@ use scrubjay_cache::{
 const RELATIVE_EXPTIME_MAX: i64 = 60 * 60 * 24 * 30;
 
 /// The cache as it would be with endless memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Model {
     config: Config,
     now: Now,
