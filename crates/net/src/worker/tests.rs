@@ -7,6 +7,7 @@ use scrubjay_base::time::Now;
 use scrubjay_io::driver::sim::{Faults, Listener, Network, Peer, Sim, Socket};
 
 use super::{Flag, Limits, Mailbox, Shared, Worker};
+use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
 use crate::output::Output;
 use crate::service::{Handled, Next, Peer as Address, Service};
@@ -75,6 +76,8 @@ struct Setup {
 const NO_LIMITS: Limits = Limits {
     connections_max: 1_000,
     refusal: None,
+    connections_per_address: 0,
+    refusal_of_address: b"",
     idle_timeout_secs: 0,
 };
 
@@ -88,6 +91,7 @@ impl Setup {
             waker: None,
         };
         let shared = Shared {
+            addresses: Addresses::new(limits.connections_per_address),
             limits,
             counters: Arc::new(Counters::default()),
             control: Arc::new(Control::default()),
