@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_io::file::{self, Watched};
-use scrubjay_io::{entropy, thread};
+use scrubjay_io::entropy;
+use scrubjay_io::thread::spawn;
 use scrubjay_net::Control;
 use scrubjay_server::auth::{Auth, FILE_LEN_MAX};
 use scrubjay_server::options::{EXIT_OS, EXIT_USAGE, OptionError, Options};
@@ -20,7 +21,7 @@ pub struct UsersFile {
     watched: Watched,
     auth: Arc<Auth>,
     looked_at: Now,
-    told_at: Now,
+    told_at: Option<Now>,
 }
 
 impl UsersFile {
@@ -48,12 +49,11 @@ impl UsersFile {
                  them with `scrubjay passwd`"
             ));
         }
-        let (looked_at, told_at) = (Now::default(), Now::default());
         Ok(Some(UsersFile {
             watched,
             auth: Arc::new(auth),
-            looked_at,
-            told_at,
+            looked_at: Now::default(),
+            told_at: None,
         }))
     }
 
@@ -68,7 +68,7 @@ impl UsersFile {
     /// There are no more threads.
     pub fn start_verifier(&self, control: &Arc<Control>) -> std::io::Result<()> {
         let control = Arc::clone(control);
-        thread::spawn("logins", self.auth.verifier(move || control.wake_all()))
+        spawn("logins", self.auth.verifier(move || control.wake_all()))
     }
 
     /// Reads the file again; says what came of it.
@@ -89,10 +89,11 @@ impl UsersFile {
                 self.reload();
             }
         }
-        if now.millis() >= self.told_at.millis() + TELL_MILLIS
-            && let Some(failures) = self.auth.take_failures()
-        {
-            self.told_at = now;
+        let may_tell = self
+            .told_at
+            .is_none_or(|told_at| now.millis() >= told_at.millis() + TELL_MILLIS);
+        if may_tell && let Some(failures) = self.auth.take_failures() {
+            self.told_at = Some(now);
             say(&failures);
         }
     }
