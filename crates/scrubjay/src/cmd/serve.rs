@@ -228,7 +228,8 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
         Arc::clone(&shared.net),
     );
     if let Some(users) = &users {
-        users.start_verifier(&control)?;
+        let workers = Arc::clone(&control);
+        spawn("logins", users.auth().verifier(move || workers.wake_all()))?;
     }
     let users = users.map(|users| Arc::new(Mutex::new(users)));
     let (stopper, reloader) = (Arc::clone(&control), users.clone());

@@ -4,10 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use scrubjay_base::time::Now;
-use scrubjay_io::file::{self, Watched};
 use scrubjay_io::entropy;
-use scrubjay_io::thread::spawn;
-use scrubjay_net::Control;
+use scrubjay_io::file::{self, Watched};
 use scrubjay_server::auth::{Auth, FILE_LEN_MAX};
 use scrubjay_server::options::{EXIT_OS, EXIT_USAGE, OptionError, Options};
 
@@ -60,15 +58,6 @@ impl UsersFile {
     /// The users.
     pub fn auth(&self) -> Arc<Auth> {
         Arc::clone(&self.auth)
-    }
-
-    /// Starts the thread that verifies hashed passwords.
-    ///
-    /// # Errors
-    /// There are no more threads.
-    pub fn start_verifier(&self, control: &Arc<Control>) -> std::io::Result<()> {
-        let control = Arc::clone(control);
-        spawn("logins", self.auth.verifier(move || control.wake_all()))
     }
 
     /// Reads the file again; says what came of it.
