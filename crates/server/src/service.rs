@@ -105,7 +105,7 @@ impl Service for CacheService {
             shared: &self.shared,
             counters: &self.counters,
             now: self.now,
-            rights: Rights::ALL,
+            rights: Rights::Administer,
         };
         session.handle(&mut context, input, output)
     }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use scrubjay_net::Peer;
 
-use super::{Auth, Check, Login, WAITING_MAX, hash_password};
+use super::{Auth, Check, Login, Rights, WAITING_MAX, hash_password};
 
 const KEY: [u8; 32] = [5; 32];
 
@@ -30,8 +30,8 @@ fn passwords_plain_and_hashed_are_checked() {
     let auth = auth(&format!("ann:secret\n{}", hashed_line("bob ro")), None);
     assert!(auth.has_plain_passwords());
     for _ in 0..2 {
-        assert!(right(auth.check(b"ann", b"secret")).rights().write);
-        assert!(!right(auth.check(b"bob", b"secret")).rights().write);
+        assert_eq!(right(auth.check(b"ann", b"secret")).rights(), Rights::Administer);
+        assert_eq!(right(auth.check(b"bob", b"secret")).rights(), Rights::Read);
     }
     for (name, password) in [
         ("ann", "secre"),
@@ -85,7 +85,7 @@ fn a_new_file_counts_from_the_next_request_on() {
     let text = format!("ann ro:secret\n{hashed}\neve:x");
     assert_eq!(auth.replace(text.as_bytes()), Ok(3));
     assert!(auth.still_admits(&mut ann) && auth.still_admits(&mut bob));
-    assert!(!ann.rights().write);
+    assert_eq!(ann.rights(), Rights::Read);
 
     assert_eq!(auth.replace(b"ann ro:other\nbob:secret"), Ok(2));
     assert!(!auth.still_admits(&mut ann), "another password");

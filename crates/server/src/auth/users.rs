@@ -13,21 +13,15 @@ use super::secret::{Digest, Hash, Key, equal};
 const LINE_LEN_MAX: usize = 1024;
 const USERS_MAX: usize = 1024;
 
-/// What a user may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rights {
-    /// Change items.
-    pub write: bool,
-    /// Empty, stop or tune the server.
-    pub administer: bool,
-}
-
-impl Rights {
-    /// Everything: also what everybody may where nobody logs in.
-    pub const ALL: Rights = Rights {
-        write: true,
-        administer: true,
-    };
+/// What a user may do, and what a request needs; each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rights {
+    /// Read items.
+    Read,
+    /// Change items, their exptimes and leases too.
+    Write,
+    /// Empty, stop or tune the server, for everybody. What everybody may where nobody logs in.
+    Administer,
 }
 
 /// A user of the file.
@@ -92,7 +86,9 @@ impl Users {
             // Where nobody is appointed, whoever may write may administer.
             for user in &mut users.list {
                 let user = Arc::get_mut(user).expect("nobody else has it yet");
-                user.rights.administer = user.rights.write;
+                if user.rights == Rights::Write {
+                    user.rights = Rights::Administer;
+                }
             }
         }
         Ok(users)
@@ -178,17 +174,11 @@ fn parse_line(line: &[u8], key: &Key) -> Result<(User, bool), String> {
     if password.is_empty() {
         return Err(format!("user {} has no password", shown(name)));
     }
-    let (mut rights, mut is_administrator) = (
-        Rights {
-            write: true,
-            administer: false,
-        },
-        false,
-    );
+    let (mut rights, mut is_administrator) = (Rights::Write, false);
     for word in words.filter(|word| !word.is_empty()) {
         match word {
-            b"rw" => rights.write = true,
-            b"ro" => rights.write = false,
+            b"rw" => rights = Rights::Write,
+            b"ro" => rights = Rights::Read,
             b"admin" => is_administrator = true,
             other => {
                 let other = shown(other);
@@ -196,10 +186,12 @@ fn parse_line(line: &[u8], key: &Key) -> Result<(User, bool), String> {
             }
         }
     }
-    if is_administrator && !rights.write {
+    if is_administrator && rights == Rights::Read {
         return Err(format!("user {} is ro and admin; choose one", shown(name)));
     }
-    rights.administer = is_administrator;
+    if is_administrator {
+        rights = Rights::Administer;
+    }
     let hash = parse_hash(password)?;
     let digest = OnceLock::new();
     if hash.is_none() {
@@ -255,16 +247,16 @@ mod tests {
 
     #[test]
     fn users_have_the_rights_that_their_lines_give() {
-        let check = |text: &str, name: &str, write: bool, administer: bool| {
+        let check = |text: &str, name: &str, rights: Rights| {
             let users = parse(text).expect(text);
             let user = users.find(name.as_bytes()).expect(name);
-            assert_eq!(user.rights, Rights { write, administer }, "{text}: {name}");
+            assert_eq!(user.rights, rights, "{text}: {name}");
         };
-        check("a:x", "a", true, true);
-        check("a:x\nb ro:x\n", "a", true, true);
-        check("a:x\nb ro:x\n", "b", false, false);
-        check("a rw:x\r\nb admin:x\r\n", "a", true, false);
-        check("# users\n\na rw:x\nb  rw  admin:x", "b", true, true);
+        check("a:x", "a", Rights::Administer);
+        check("a:x\nb ro:x\n", "a", Rights::Administer);
+        check("a:x\nb ro:x\n", "b", Rights::Read);
+        check("a rw:x\r\nb admin:x\r\n", "a", Rights::Write);
+        check("# users\n\na rw:x\nb  rw  admin:x", "b", Rights::Administer);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use scrubjay_protocol::binary::{
 };
 
 use self::store::Pending;
-use super::need::Need;
+use super::need;
 use super::{Context, OUTPUT_PER_CALL, push_value};
 
 /// What one connection is in the middle of.
@@ -99,7 +99,7 @@ fn handle_request(
         Err(ParseError::BadMagic) => return Progress::Close,
     };
     if context.is_restricted()
-        && let Some(words) = context.refusal(Need::of_packet(&request))
+        && let Some(words) = context.refusal(need::of_packet(&request))
     {
         let text = words.trim_start_matches("CLIENT_ERROR ");
         encode_error(request.echo, Status::AuthFailure, text, output.bytes());

@@ -10,48 +10,37 @@ use super::Context;
 use crate::auth::Rights;
 use crate::stats::Counter;
 
-/// What must be allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
-    /// Nothing: reading is always allowed.
-    Read,
-    /// Changing items, their exptimes and leases too.
-    Write,
-    /// Emptying, stopping or tuning the server, for everybody.
-    Administer,
+/// A command line's, but of those with a data block: they are refused where it is known how long that is.
+#[cold]
+pub(super) fn of_line(request: Request<'_>, line: &[u8]) -> Rights {
+    match request {
+        Request::Get { touch: Some(_), .. }
+        | Request::Delete { .. }
+        | Request::Arith { .. }
+        | Request::Touch { .. }
+        | Request::Meta(Shape::MetaDelete | Shape::MetaArith) => Rights::Write,
+        Request::Meta(Shape::MetaGet) if changes_item(line) => Rights::Write,
+        Request::FlushAll { .. }
+        | Request::Verbosity { .. }
+        | Request::CacheMemlimit { .. }
+        | Request::Shutdown { .. }
+        | Request::Insides(..) => Rights::Administer,
+        Request::Stats(words) if Tokens::cut(words).get(0) == b"reset" => Rights::Administer,
+        _ => Rights::Read,
+    }
 }
 
-impl Need {
-    /// A command line's, but of those with a data block: they are refused where it is known how long that is.
-    pub(super) fn of_line(request: &Request<'_>, line: &[u8]) -> Need {
-        match request {
-            Request::Get { touch: Some(_), .. }
-            | Request::Delete { .. }
-            | Request::Arith { .. }
-            | Request::Touch { .. }
-            | Request::Meta(Shape::MetaDelete | Shape::MetaArith) => Need::Write,
-            Request::Meta(Shape::MetaGet) if changes_item(line) => Need::Write,
-            Request::FlushAll { .. }
-            | Request::Verbosity { .. }
-            | Request::CacheMemlimit { .. }
-            | Request::Shutdown { .. }
-            | Request::Insides(..) => Need::Administer,
-            Request::Stats(words) if Tokens::cut(words).get(0) == b"reset" => Need::Administer,
-            _ => Need::Read,
-        }
-    }
-
-    /// A packet's.
-    pub(super) fn of_packet(request: &Packet<'_>) -> Need {
-        match request.command {
-            Command::Store { .. }
-            | Command::Delete
-            | Command::Arithmetic { .. }
-            | Command::Get { touch: Some(_), .. } => Need::Write,
-            Command::Flush { .. } => Need::Administer,
-            Command::Stat if request.key == b"reset" => Need::Administer,
-            _ => Need::Read,
-        }
+/// A packet's.
+#[cold]
+pub(super) fn of_packet(request: &Packet<'_>) -> Rights {
+    match request.command {
+        Command::Store { .. }
+        | Command::Delete
+        | Command::Arithmetic { .. }
+        | Command::Get { touch: Some(_), .. } => Rights::Write,
+        Command::Flush { .. } => Rights::Administer,
+        Command::Stat if request.key == b"reset" => Rights::Administer,
+        _ => Rights::Read,
     }
 }
 
@@ -66,17 +55,21 @@ impl Context<'_> {
     /// Whether there may be something that the user may not do.
     #[inline]
     pub(super) fn is_restricted(&self) -> bool {
-        self.rights != Rights::ALL
+        self.rights != Rights::Administer
     }
 
     /// Why the user may not do what needs this, if so.
-    pub(super) fn refusal(&self, need: Need) -> Option<Words> {
-        let words = match need {
-            Need::Write if !self.rights.write => reply::MAY_ONLY_READ,
-            Need::Administer if !self.rights.administer => reply::MAY_NOT_ADMINISTER,
-            _ => return None,
-        };
+    #[inline]
+    pub(super) fn refusal(&self, need: Rights) -> Option<Words> {
+        (need > self.rights).then(|| self.forbid(need))
+    }
+
+    #[cold]
+    fn forbid(&self, need: Rights) -> Words {
         self.counters.add(Counter::CommandsForbidden);
-        Some(words)
+        match need {
+            Rights::Administer => reply::MAY_NOT_ADMINISTER,
+            Rights::Write | Rights::Read => reply::MAY_ONLY_READ,
+        }
     }
 }

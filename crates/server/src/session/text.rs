@@ -13,8 +13,9 @@ use scrubjay_protocol::reply::{self, Words};
 use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
 
-use super::need::Need;
+use super::need;
 use super::{Context, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, meta, push_value};
+use crate::auth::Rights;
 
 /// Blanks before a long multi-get's keys that are put up with; as memcached.
 const LEADING_BLANKS_MAX: usize = 100;
@@ -165,8 +166,8 @@ fn handle_line(
     };
     let parsed = parse(line.bytes);
     if context.is_restricted()
-        && let Ok(request) = &parsed.request
-        && let Some(words) = context.refusal(Need::of_line(request, line.bytes))
+        && let Ok(request) = parsed.request
+        && let Some(words) = context.refusal(need::of_line(request, line.bytes))
     {
         if !parsed.noreply {
             reply::line(output.bytes(), words);
@@ -256,7 +257,7 @@ fn handle_long_line(
     });
     let request = request.map(|parsed| match parsed.request {
         Ok(request) => context
-            .refusal(Need::of_line(&request, start))
+            .refusal(need::of_line(request, start))
             .map_or(Ok(request), Err),
         Err(words) => Err(words),
     });
@@ -624,7 +625,7 @@ fn begin_value(
     output: &mut Output<PinnedSlice>,
 ) -> Progress {
     let block_len = value_len + 2;
-    if let Some(words) = context.refusal(Need::Write) {
+    if let Some(words) = context.refusal(Rights::Write) {
         let is_silent = matches!(order.answer, Answer::Classic { noreply: true });
         *step = Step::Swallow(block_len, (!is_silent).then_some(words));
         return Progress::Consumed(line_len);

@@ -92,7 +92,7 @@ impl Server {
                     shared: &self.shared,
                     counters: &self.counters,
                     now: Now::from_secs(1),
-                    rights: crate::auth::Rights::ALL,
+                    rights: crate::auth::Rights::Administer,
                 };
                 let handled = handle(&mut state, &mut context, &input, &mut output);
                 input.drain(..handled.consumed);
