@@ -7,10 +7,10 @@ fn replay(corpus: &str, least: usize, target: impl Fn(&[u8])) {
         .join("../../fuzz/corpus")
         .join(corpus);
     let mut count = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in std::fs::read_dir(folder).expect("a corpus") {
+        let path = entry.expect("readable").path();
         println!("{}", path.display());
-        target(&std::fs::read(path).unwrap());
+        target(&std::fs::read(path).expect("readable"));
         count += 1;
     }
     assert!(count >= least, "inputs are missing");
