@@ -4,6 +4,8 @@ pub mod cgroup;
 pub mod clock;
 pub mod driver;
 pub mod entropy;
+pub mod file;
 pub mod memory;
 pub mod process;
+pub mod terminal;
 pub mod thread;

@@ -6,7 +6,7 @@
 use std::io::IoSlice;
 
 use scrubjay_base::time::Now;
-use scrubjay_io::driver::{Driver, Interest};
+use scrubjay_io::driver::{Driver, Interest, PeerAddress};
 
 use crate::output::Output;
 use crate::service::{Next, Service};
@@ -30,6 +30,10 @@ pub(crate) struct Connection<D: Driver, S: Service> {
     closing: bool,
     /// There is work without new input.
     again: bool,
+    /// There will be.
+    later: bool,
+    /// Who is at the other end.
+    pub(crate) peer: PeerAddress,
     interest: Interest,
     /// At its last turn it had nothing to read, to do or to send.
     caught_up: bool,
@@ -53,12 +57,20 @@ pub(crate) enum After {
     Wait,
     /// Give it another turn soon.
     Again,
+    /// Give it another turn when the workers are woken.
+    Later,
     /// Close it.
     Close,
 }
 
 impl<D: Driver, S: Service> Connection<D, S> {
-    pub(crate) fn new(socket: D::Socket, session: S::Session, token: u64, now: Now) -> Connection<D, S> {
+    pub(crate) fn new(
+        socket: D::Socket,
+        peer: PeerAddress,
+        session: S::Session,
+        token: u64,
+        now: Now,
+    ) -> Connection<D, S> {
         Connection {
             socket,
             session,
@@ -67,6 +79,8 @@ impl<D: Driver, S: Service> Connection<D, S> {
             unsent: Output::default(),
             closing: false,
             again: false,
+            later: false,
+            peer,
             interest: Interest::Read,
             caught_up: false,
             last_active: now,
@@ -97,7 +111,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
 
     /// Whether it is to have a turn without new input.
     pub(crate) fn has_more_to_do(&self) -> bool {
-        self.again && !self.has_unsent()
+        (self.again || self.later) && !self.has_unsent()
     }
 
     /// One turn: send what waits, read once if that is allowed, handle, send.
@@ -112,14 +126,16 @@ impl<D: Driver, S: Service> Connection<D, S> {
                 Sent::Failed => return After::Close,
             }
         }
-        let read = if readable && !self.again {
+        // While it waits for an answer it is read from, lest its input wake the worker time and again; but not on and on.
+        let is_full = self.later && self.leftover.len() > LEFTOVER_MAX;
+        let read = if readable && !self.again && !is_full {
             self.read(lent)
         } else {
             Read::Nothing
         };
         match read {
             Read::End => After::Close,
-            Read::Nothing if !self.again => {
+            Read::Nothing if !self.again && !self.later => {
                 self.caught_up = readable;
                 self.wait_for(lent, Interest::Read)
             }
@@ -172,7 +188,9 @@ impl<D: Driver, S: Service> Connection<D, S> {
 
     fn after(&mut self, lent: &mut Lent<'_, D, S>, next: Next) -> After {
         self.again = next == Next::Again;
-        self.closing = next == Next::Close || (next != Next::Again && self.leftover.len() > LEFTOVER_MAX);
+        self.later = next == Next::Later;
+        let waits = !self.again && !self.later;
+        self.closing = next == Next::Close || (waits && self.leftover.len() > LEFTOVER_MAX);
         match self.send(lent) {
             Sent::Failed => After::Close,
             Sent::Part => self.wait_for(lent, Interest::Write),
@@ -193,10 +211,10 @@ impl<D: Driver, S: Service> Connection<D, S> {
                 return After::Close;
             }
         }
-        if self.again && interest == Interest::Read {
-            After::Again
-        } else {
-            After::Wait
+        match interest {
+            Interest::Read if self.again => After::Again,
+            Interest::Read if self.later => After::Later,
+            Interest::Read | Interest::Write => After::Wait,
         }
     }
 

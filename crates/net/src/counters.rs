@@ -17,6 +17,8 @@ pub struct Counters {
     pub total_connections: AtomicU64,
     /// Connections refused because of the limit.
     pub rejected_connections: AtomicU64,
+    /// Connections refused because their address had as many as it may.
+    pub rejected_by_address: AtomicU64,
     /// Times that accepting was stopped because of the limit.
     pub listen_disabled_num: AtomicU64,
     /// Whether connections are being refused or left waiting: 0 or 1.
@@ -128,7 +130,8 @@ impl Control {
         self.wake_all();
     }
 
-    fn wake_all(&self) {
+    /// Gives every worker a turn, for what was to be done [`Later`](crate::Next::Later).
+    pub fn wake_all(&self) {
         self.wakers
             .lock()
             .expect("nothing panics under this lock")

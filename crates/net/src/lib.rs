@@ -1,5 +1,6 @@
 //! Connections, workers and the event loop. Moves bytes between sockets and a [`Service`]; knows no protocol.
 
+mod addresses;
 mod connection;
 pub mod counters;
 mod memory;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::epoll::{Epoll, Listener};
 
+use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
 use crate::service::Service;
 use crate::worker::{Flag, Limits, Mailbox, Shared, Worker};
@@ -46,6 +47,7 @@ pub fn run<S: Service>(
         .collect();
     let shared = Shared {
         limits: config.limits.clone(),
+        addresses: Addresses::new(config.limits.connections_per_address),
         counters: Arc::clone(counters),
         control: Arc::clone(control),
         mailboxes,

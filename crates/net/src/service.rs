@@ -57,6 +57,9 @@ pub enum Next {
     Wait,
     /// Call again with the unconsumed input when others had their turn (and the output has drained below its bound).
     Again,
+    /// The answer is worked out elsewhere: call again with the unconsumed input when the workers are woken by
+    /// [`Control::wake_all`](crate::Control::wake_all).
+    Later,
     /// Send what is in the output, then close.
     Close,
 }

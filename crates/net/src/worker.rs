@@ -10,6 +10,7 @@ use scrubjay_base::time::Now;
 use scrubjay_io::driver::epoll::Waker;
 use scrubjay_io::driver::{Driver, PeerAddress, Ready};
 
+use crate::addresses::Addresses;
 use crate::connection::{After, Connection, Lent};
 use crate::counters::{Control, Counters, Stop};
 use crate::output::Output;
@@ -43,6 +44,10 @@ pub struct Limits {
     pub connections_max: usize,
     /// What a connection over the limit is told before it is closed; `None`: it is left waiting instead.
     pub refusal: Option<&'static [u8]>,
+    /// Most connections of one address at a time; 0: any number.
+    pub connections_per_address: usize,
+    /// What a connection over that limit is told before it is closed.
+    pub refusal_of_address: &'static [u8],
     /// Close connections that did nothing for this many seconds; 0: never.
     pub idle_timeout_secs: u32,
 }
@@ -73,6 +78,7 @@ impl Flag {
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
     pub(crate) limits: Limits,
+    pub(crate) addresses: Addresses,
     pub(crate) counters: Arc<Counters>,
     pub(crate) control: Arc<Control>,
     pub(crate) mailboxes: Vec<Mailbox<T>>,
@@ -92,6 +98,8 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     vacant: Vec<usize>,
     /// Connections that have more to do.
     again: Vec<usize>,
+    /// Connections that will have when the workers are woken.
+    later: Vec<usize>,
     buffer: Box<[u8]>,
     output: Output<S::Shared>,
     next_worker: usize,
@@ -121,6 +129,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             connections: Vec::new(),
             vacant: Vec::new(),
             again: Vec::new(),
+            later: Vec::new(),
             buffer: vec![0; READ_MAX].into_boxed_slice(),
             output: Output::default(),
             next_worker: 0,
@@ -164,6 +173,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         self.take_mail(now);
         self.copy_out_if_asked();
         let again = std::mem::take(&mut self.again);
+        let later = std::mem::take(&mut self.later);
         for ready in ready.iter() {
             if ready.token >= LISTENER_TOKENS {
                 self.accept((ready.token - LISTENER_TOKENS) as usize, now)?;
@@ -173,6 +183,9 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         }
         for index in again {
             self.serve(index, false, now);
+        }
+        for index in later {
+            self.serve(index, true, now);
         }
         self.sweep(now)?;
         self.count_bytes();
@@ -216,6 +229,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
                 self.shared.counters.conn_yields.fetch_add(1, Ordering::Relaxed);
                 self.again.push(index);
             }
+            After::Later => self.later.push(index),
             After::Close => self.close(index),
         }
         self.output.clear();
@@ -247,6 +261,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             return;
         };
         self.vacant.push(index);
+        self.shared.addresses.leave(connection.peer);
         self.shared.counters.memory.note(connection.held(), 0);
         self.service.close(connection.session);
         self.shared
@@ -309,6 +324,14 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
                 let _ = self.driver.write(&socket, &[std::io::IoSlice::new(refusal)]);
                 continue;
             }
+            if !self.shared.addresses.enter(peer) {
+                counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
+                counters.rejected_by_address.fetch_add(1, Ordering::Relaxed);
+                let refusal = std::io::IoSlice::new(self.shared.limits.refusal_of_address);
+                // As above.
+                let _ = self.driver.write(&socket, &[refusal]);
+                continue;
+            }
             counters.total_connections.fetch_add(1, Ordering::Relaxed);
             self.place(socket, peer, now);
             if open as usize >= self.shared.limits.connections_max && self.shared.limits.refusal.is_none() {
@@ -358,7 +381,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         let token = (generation << 32) | index as u64;
         let session = self.service.open(peer);
         let added = self.driver.add(&socket, token);
-        self.connections[index] = Some(Connection::new(socket, session, token, now));
+        self.connections[index] = Some(Connection::new(socket, peer, session, token, now));
         if added.is_err() {
             self.close(index);
         }
@@ -414,6 +437,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
                     .is_some_and(|connection| !connection.has_caught_up())
             });
             self.again.clear();
+            self.later.clear();
             let waits_for_peer = |index: &usize| {
                 self.connections[*index]
                     .as_ref()

@@ -71,6 +71,8 @@ fn two_workers_echo_to_all_clients_and_stop() {
         limits: Limits {
             connections_max: 100,
             refusal: None,
+            connections_per_address: 0,
+            refusal_of_address: b"",
             idle_timeout_secs: 0,
         },
     };

@@ -12,7 +12,7 @@ mod opcode;
 mod reply;
 
 pub use opcode::{OPCODES, Opcode, Reply, Shape, Verb};
-pub use reply::{Head, Status, encode_error, encode_head, encode_stat, encode_value};
+pub use reply::{Head, Status, encode_error, encode_head, encode_stat, encode_value, encode_with_status};
 
 /// First byte of a request.
 pub const MAGIC_REQUEST: u8 = 0x80;
@@ -100,6 +100,12 @@ pub enum Command {
     Stat,
     /// Close.
     Quit,
+    /// Name the ways to log in.
+    SaslList,
+    /// Log in; the key is the mechanism, the value that follows is its message.
+    SaslAuth,
+    /// Go on with a login.
+    SaslStep,
     /// To be answered with [`Status::UnknownCommand`]; the value is passed over.
     Unknown,
     /// To be answered with [`Status::UnknownCommand`], then closed: the body is shorter than its parts.
@@ -197,7 +203,9 @@ fn command(shape: Shape, extras: &[u8]) -> Command {
         Shape::Version => Command::Version,
         Shape::Stat => Command::Stat,
         Shape::Quit => Command::Quit,
-        Shape::SaslList | Shape::SaslAuth => Command::Unknown,
+        Shape::SaslList => Command::SaslList,
+        Shape::SaslAuth => Command::SaslAuth,
+        Shape::SaslStep => Command::SaslStep,
     }
 }
 

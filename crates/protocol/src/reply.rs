@@ -61,6 +61,23 @@ pub const BAD_LINE: Words = "CLIENT_ERROR bad command line";
 /// `stats cachedump` of a class that nobody has.
 pub const BAD_SLAB: Words = "CLIENT_ERROR Illegal slab id";
 
+/// Anything but a login before the login.
+pub const UNAUTHENTICATED: Words = "CLIENT_ERROR unauthenticated";
+/// A login with a wrong name or password.
+pub const AUTH_FAILURE: Words = "CLIENT_ERROR authentication failure";
+/// A login's data block is not followed by a line end.
+pub const AUTH_BAD_END: Words = "CLIENT_ERROR bad command line termination";
+/// A login's data block is not a name, a blank and a password.
+pub const AUTH_BAD_TOKEN: Words = "CLIENT_ERROR bad authentication token format";
+/// A login of a user who has as many connections as are allowed.
+pub const TOO_MANY_OF_USER: Words = "ERROR Too many open connections of this user";
+/// A login that cannot be checked soon.
+pub const LOGINS_BUSY: Words = "SERVER_ERROR too many logins at a time, try again later";
+/// A change by a user who may only read.
+pub const MAY_ONLY_READ: Words = "CLIENT_ERROR this user may only read";
+/// A command for administrators from another user.
+pub const MAY_NOT_ADMINISTER: Words = "CLIENT_ERROR this user may not administer the server";
+
 /// Meta: a flag occurs twice.
 pub const META_DUPLICATE: Words = "CLIENT_ERROR duplicate flag";
 /// Meta: no such flag.

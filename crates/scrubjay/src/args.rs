@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{generate, lab, mrc, plan, replay, why};
+use crate::cmd::{generate, lab, mrc, passwd, plan, replay, why};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -32,6 +32,7 @@ pub fn command() -> Command {
         .subcommand(lab::command())
         .subcommand(why::command())
         .subcommand(mrc::command())
+        .subcommand(passwd::command())
         .subcommands(generate::commands())
 }
 

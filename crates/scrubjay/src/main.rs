@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         Some(("lab", matches)) => cmd::lab::run(matches),
         Some(("why", matches)) => cmd::why::run(matches),
         Some(("mrc", matches)) => cmd::mrc::run(matches),
+        Some(("passwd", matches)) => cmd::passwd::run(matches),
         Some((name, matches)) => cmd::generate::run(name, matches),
     }
 }

@@ -1,5 +1,6 @@
-//! The cache service: protocol married to engine, with its options and statistics.
+//! The cache service: protocol married to engine, with its options, users and statistics.
 
+pub mod auth;
 pub mod commands;
 pub mod options;
 pub mod service;

@@ -71,6 +71,10 @@ pub struct Options {
     pub listen_backlog: u32,
     /// Most connections at a time (`-c`).
     pub conn_limit: usize,
+    /// Most connections of one address (`--connections-per-address`); 0: any number.
+    pub connections_per_address: usize,
+    /// Most connections of one user (`--connections-per-user`).
+    pub connections_per_user: Option<u32>,
     /// Close connections over the limit at once, or leave them in the queue (`-o maxconns_fast`).
     pub reject_over_limit: bool,
     /// Close connections that are silent for this many seconds (`-o idle_timeout`); 0 never.
@@ -101,6 +105,10 @@ pub struct Options {
     pub flush_enabled: bool,
     /// Dumps of keys work (off with `-X`).
     pub dump_enabled: bool,
+    /// Users log in by SASL (`-S`).
+    pub sasl: bool,
+    /// File of the users (`-Y`); without one nobody logs in.
+    pub auth_file: Option<String>,
     /// Ends the prefix of a key in `stats detail` (`-D`).
     pub stat_delimiter: char,
     /// Run in the background (`-d`).
@@ -127,6 +135,8 @@ impl Default for Options {
             unix_mask: 0o700,
             listen_backlog: 1024,
             conn_limit: 1024,
+            connections_per_address: 0,
+            connections_per_user: None,
             reject_over_limit: true,
             idle_timeout_secs: 0,
             protocol: Protocol::Auto,
@@ -142,6 +152,8 @@ impl Default for Options {
             shutdown_enabled: false,
             flush_enabled: true,
             dump_enabled: true,
+            sasl: false,
+            auth_file: None,
             stat_delimiter: ':',
             daemon: false,
             pid_file: None,

@@ -7,6 +7,7 @@ use scrubjay_base::time::Now;
 use scrubjay_cache::{Cache, PinnedSlice, Worker};
 use scrubjay_net::{Control, Counters, Handled, Output, Peer, Service};
 
+use crate::auth::{Auth, Rights};
 use crate::options::Options;
 use crate::session::{Context, Session};
 use crate::stats::{Baseline, WorkerCounters};
@@ -18,6 +19,8 @@ pub struct Shared {
     pub cache: Arc<Cache>,
     /// How the server was started.
     pub options: Options,
+    /// Who may connect; `None`: everybody.
+    pub auth: Option<Arc<Auth>>,
     /// Counts of connections and bytes; the event loop writes them.
     pub net: Arc<Counters>,
     /// Tells the event loop to stop.
@@ -31,14 +34,15 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Ready to serve `cache`.
-    pub fn new(cache: Arc<Cache>, options: Options) -> Arc<Shared> {
+    /// Ready to serve `cache` to the users of `auth`, or to everybody.
+    pub fn new(cache: Arc<Cache>, options: Options, auth: Option<Arc<Auth>>) -> Arc<Shared> {
         let verbosity = AtomicU8::new(options.verbosity);
         let (net, control) = (Arc::default(), Arc::default());
         let (counters, baseline) = (Mutex::default(), Mutex::default());
         Arc::new(Shared {
             cache,
             options,
+            auth,
             net,
             control,
             verbosity,
@@ -79,8 +83,11 @@ impl Service for CacheService {
     type Session = Session;
     type Shared = PinnedSlice;
 
-    fn open(&mut self, _peer: Peer) -> Session {
-        Session::default()
+    fn open(&mut self, peer: Peer) -> Session {
+        match self.shared.auth {
+            Some(_) => Session::guarded(peer),
+            None => Session::default(),
+        }
     }
 
     fn begin_turn(&mut self, now: Now) {
@@ -98,6 +105,7 @@ impl Service for CacheService {
             shared: &self.shared,
             counters: &self.counters,
             now: self.now,
+            rights: Rights::Administer,
         };
         session.handle(&mut context, input, output)
     }

@@ -4,7 +4,9 @@
 //! multi-get and the bodies of large values are taken as they come.
 
 mod binary;
+mod guard;
 mod meta;
+mod need;
 mod text;
 
 use scrubjay_base::time::Now;
@@ -12,8 +14,10 @@ use scrubjay_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, Refusal, Store, StoreMode,
     StoreOutcome, Worker,
 };
-use scrubjay_net::{Handled, Next, Output};
+use scrubjay_net::{Handled, Next, Output, Peer};
 
+use self::guard::Guard;
+use crate::auth::Rights;
 use crate::options;
 use crate::service::Shared;
 use crate::stats::{self, Counter, WorkerCounters};
@@ -44,6 +48,8 @@ pub struct Context<'a> {
     pub counters: &'a WorkerCounters,
     /// The present moment.
     pub now: Now,
+    /// What the connection's user may do.
+    pub rights: Rights,
 }
 
 impl Context<'_> {
@@ -170,6 +176,8 @@ impl Context<'_> {
 #[derive(Debug, Default)]
 pub struct Session {
     protocol: Protocol,
+    /// Stands at the door where users log in.
+    guard: Option<Box<Guard>>,
 }
 
 #[derive(Debug, Default)]
@@ -182,6 +190,14 @@ enum Protocol {
 }
 
 impl Session {
+    /// A session in which nothing but a login is answered before a user has logged in.
+    pub fn guarded(peer: Peer) -> Session {
+        Session {
+            protocol: Protocol::Unknown,
+            guard: Some(Box::new(Guard::new(peer))),
+        }
+    }
+
     /// Handles as many requests as `input` holds, at most a fair share of them, and appends their replies to `output`.
     /// The input of the next call starts with what this one did not consume.
     pub fn handle(
@@ -197,21 +213,29 @@ impl Session {
                     next: Next::Wait,
                 };
             };
-            let is_binary = match context.shared.options.protocol {
-                options::Protocol::Auto => *first == BINARY_MAGIC,
-                options::Protocol::Binary => true,
-                options::Protocol::Text => false,
-            };
-            self.protocol = match is_binary {
+            self.protocol = match is_binary(context, *first) {
                 true => Protocol::Binary(binary::BinaryState::default()),
                 false => Protocol::Text(text::TextState::default()),
             };
+        }
+        if let Some(guard) = &mut self.guard
+            && let Some(handled) = guard.stop(context, &self.protocol, input, output.bytes())
+        {
+            return handled;
         }
         match &mut self.protocol {
             Protocol::Unknown => unreachable!("decided above"),
             Protocol::Text(state) => text::handle(state, context, input, output),
             Protocol::Binary(state) => binary::handle(state, context, input, output),
         }
+    }
+}
+
+fn is_binary(context: &Context<'_>, first: u8) -> bool {
+    match context.shared.options.protocol {
+        options::Protocol::Auto => first == BINARY_MAGIC,
+        options::Protocol::Binary => true,
+        options::Protocol::Text => false,
     }
 }
 

@@ -41,9 +41,13 @@ pub enum Counter {
     TouchMisses,
     StoreTooLarge,
     StoreNoMemory,
+    AuthCmds,
+    AuthErrors,
+    RejectedByUser,
+    CommandsForbidden,
 }
 
-const COUNTERS: usize = Counter::StoreNoMemory as usize + 1;
+const COUNTERS: usize = Counter::CommandsForbidden as usize + 1;
 
 /// One worker's counts: written by that worker only.
 #[derive(Debug, Default)]
@@ -223,8 +227,8 @@ const GENERAL: &[(&str, Source)] = &[
     ("touch_misses", Count(Counter::TouchMisses)),
     ("store_too_large", Count(Counter::StoreTooLarge)),
     ("store_no_memory", Count(Counter::StoreNoMemory)),
-    ("auth_cmds", Always("0")),
-    ("auth_errors", Always("0")),
+    ("auth_cmds", Count(Counter::AuthCmds)),
+    ("auth_errors", Count(Counter::AuthErrors)),
     ("bytes_read", Number(|reading| reading.net[2])),
     ("bytes_written", Number(|reading| reading.net[3])),
     ("limit_maxbytes", Number(|reading| reading.usage.memory_max)),
@@ -326,6 +330,12 @@ const GENERAL: &[(&str, Source)] = &[
         "evictions_beyond_bound",
         Number(|reading| reading.cache.evictions_beyond_bound),
     ),
+    (
+        "rejected_by_address",
+        Number(|reading| reading.shared.net.rejected_by_address.load(Ordering::Relaxed)),
+    ),
+    ("rejected_by_user", Count(Counter::RejectedByUser)),
+    ("commands_forbidden", Count(Counter::CommandsForbidden)),
     ("segments_used", Number(|reading| reading.usage.segments_used)),
     ("segments_total", Number(|reading| reading.usage.segments_total)),
     ("segment_size", Number(|reading| reading.usage.segment_size)),

@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use self::packet::{Packet, PacketPattern};
 use self::text::{Pattern, Template};
 
+/// The folder of files that scripts name in their arguments, as `{files}`.
+const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance/files");
+
 /// Numbers that a script named, by name: a CAS number to be sent back, for instance.
 pub type Names = HashMap<String, u64>;
 
@@ -230,7 +233,10 @@ impl Reader {
             return Ok(());
         }
         match line.split_once(' ').unwrap_or((line, "")) {
-            ("!", arguments) => self.arguments = arguments.split(' ').map(str::to_owned).collect(),
+            ("!", arguments) => {
+                let arguments = arguments.split(' ');
+                self.arguments = arguments.map(|word| word.replace("{files}", FILES)).collect();
+            }
             ("*", connection) => self.connection = connection.to_owned(),
             ("~", label) => self.label = Some(label.to_owned()),
             ("@", time) => self.events.push(parse_wait(time)?),

@@ -1,9 +1,12 @@
 //! The cache service as the binary builds it, without its sockets and threads.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::Cache;
+use scrubjay_io::file;
+use scrubjay_server::auth::{Auth, FILE_LEN_MAX};
 use scrubjay_server::options::{self, Environment};
 use scrubjay_server::service::{CacheService, Shared};
 
@@ -12,6 +15,9 @@ pub const START: Now = Now::from_secs(10);
 
 /// Unix time at the clock's start, in milliseconds.
 const UNIX_MILLIS_AT_START: u64 = 1_800_000_000_000;
+
+/// Key of the digests of passwords.
+const LOGIN_KEY: [u8; 32] = [7; 32];
 
 /// Seed of the key hash.
 const HASH_SEED: u64 = 1;
@@ -39,8 +45,20 @@ impl Serving {
         let options = options::resolve(&matches, &environment).map_err(|error| error.message)?;
         let cache = Cache::new(options.cache_config(UNIX_MILLIS_AT_START, HASH_SEED))
             .map_err(|error| format!("{error:?}"))?;
+        let auth = match &options.auth_file {
+            Some(path) => {
+                let text =
+                    file::read(Path::new(path), FILE_LEN_MAX).map_err(|error| format!("{path}: {error}"))?;
+                Some(Arc::new(Auth::new(
+                    &text,
+                    options.connections_per_user,
+                    LOGIN_KEY,
+                )?))
+            }
+            None => None,
+        };
         Ok(Serving {
-            shared: Shared::new(cache, options),
+            shared: Shared::new(cache, options, auth),
         })
     }
 

@@ -7,6 +7,7 @@ use scrubjay_base::time::Now;
 use scrubjay_io::driver::sim::{Faults, Listener, Network, Peer, Sim, Socket};
 
 use super::{Flag, Limits, Mailbox, Shared, Worker};
+use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
 use crate::output::Output;
 use crate::service::{Handled, Next, Peer as Address, Service};
@@ -17,10 +18,12 @@ const LINES_PER_CALL: usize = 10;
 /// More turns than any test needs.
 const TURNS_MAX: usize = 200_000;
 
-/// Sends whole lines back, every other one without a copy; the line `quit` is the last.
+/// Sends whole lines back, every other one without a copy; the line `quit` is the last, and for the line `later` one must
+/// wait until it is worked out.
 #[derive(Default)]
 struct Echo {
     open: usize,
+    is_worked_out: bool,
 }
 
 impl Service for Echo {
@@ -45,6 +48,10 @@ impl Service for Echo {
         for line in input.split_inclusive(|byte| *byte == b'\n').take(LINES_PER_CALL) {
             if !line.ends_with(b"\n") {
                 let next = Next::Partial;
+                return Handled { consumed, next };
+            }
+            if line == b"later\n" && !self.is_worked_out {
+                let next = Next::Later;
                 return Handled { consumed, next };
             }
             consumed += line.len();
@@ -75,6 +82,8 @@ struct Setup {
 const NO_LIMITS: Limits = Limits {
     connections_max: 1_000,
     refusal: None,
+    connections_per_address: 0,
+    refusal_of_address: b"",
     idle_timeout_secs: 0,
 };
 
@@ -88,6 +97,7 @@ impl Setup {
             waker: None,
         };
         let shared = Shared {
+            addresses: Addresses::new(limits.connections_per_address),
             limits,
             counters: Arc::new(Counters::default()),
             control: Arc::new(Control::default()),
@@ -327,6 +337,63 @@ fn one_too_many_is_told_so_and_closed() {
     fourth.send(b"hello\n");
     turns(&mut worker, 2);
     assert_eq!(fourth.receive(100), b"hello\n");
+}
+
+#[test]
+fn one_too_many_of_an_address_is_told_so_and_closed() {
+    let limits = Limits {
+        connections_per_address: 2,
+        refusal_of_address: b"too many of you\r\n",
+        ..NO_LIMITS
+    };
+    let setup = Setup::new(1, Faults::NONE, limits);
+    let mut worker = setup.worker();
+    let (first, second, third) = (setup.connect(), setup.connect(), setup.connect());
+    turns(&mut worker, 1);
+    assert_eq!(third.receive(100), b"too many of you\r\n");
+    assert!(third.is_closed() && !first.is_closed() && !second.is_closed());
+    assert_eq!(setup.count(|counters| &counters.rejected_by_address), 1);
+    assert_eq!(setup.count(|counters| &counters.curr_connections), 2);
+    first.end();
+    turns(&mut worker, 1);
+    let fourth = setup.connect();
+    fourth.send(b"hello\n");
+    turns(&mut worker, 2);
+    assert_eq!(fourth.receive(100), b"hello\n");
+}
+
+#[test]
+fn what_is_worked_out_elsewhere_is_waited_for() {
+    let setup = Setup::new(1, Faults::NONE, NO_LIMITS);
+    let mut worker = setup.worker();
+    let (waiting, other, lost, eager) = (setup.connect(), setup.connect(), setup.connect(), setup.connect());
+    waiting.send(b"a\nlater\nb\n");
+    lost.send(b"later\n");
+    eager.send(b"later\n");
+    turns(&mut worker, 2);
+    assert_eq!(waiting.receive(100), b"a\n");
+    // Input that comes meanwhile is taken in, but not without end.
+    waiting.send(b"c\n");
+    let much = b"................\n".repeat(20_000);
+    eager.send(&much);
+    other.send(b"hello\n");
+    lost.reset();
+    turns(&mut worker, 20);
+    assert_eq!(waiting.receive(100), b"");
+    assert_eq!(waiting.taken(), 12);
+    assert!(eager.taken() < 200_000, "{}", eager.taken());
+    assert_eq!(other.receive(100), b"hello\n");
+    assert!(lost.is_closed() && !waiting.is_closed() && !eager.is_closed());
+    worker.service.is_worked_out = true;
+    turns(&mut worker, 5);
+    assert_eq!(waiting.receive(100), b"later\nb\nc\n");
+    let mut received = Vec::new();
+    for _ in 0..5_000 {
+        turns(&mut worker, 1);
+        received.extend(eager.receive(100_000));
+    }
+    assert_eq!(received.len(), 6 + much.len());
+    assert!(worker.later.is_empty());
 }
 
 #[test]

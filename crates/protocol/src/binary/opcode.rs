@@ -43,8 +43,10 @@ pub enum Shape {
     Quit,
     /// `SASL list mechs`.
     SaslList,
-    /// `SASL auth` and `SASL step`.
+    /// `SASL auth`.
     SaslAuth,
+    /// `SASL step`.
+    SaslStep,
 }
 
 /// What a retrieval sends back of a found item, besides its client flags.
@@ -104,7 +106,7 @@ impl Shape {
             Shape::Flush => (&[0, 4], MustNot, MustNot),
             Shape::Noop | Shape::Version | Shape::Quit | Shape::SaslList => (&[0], MustNot, MustNot),
             Shape::Stat => (&[0], May, MustNot),
-            Shape::SaslAuth => (&[0], Must, May),
+            Shape::SaslAuth | Shape::SaslStep => (&[0], Must, May),
         };
         extras.contains(&extras_len) && key.allows(key_len) && value.allows(value_len)
     }
@@ -159,7 +161,7 @@ pub const OPCODES: [Opcode; 35] = [
     row(0x10, "Stat", Shape::Stat, LOUD),
     row(0x20, "SASL list mechs", Shape::SaslList, LOUD),
     row(0x21, "SASL auth", Shape::SaslAuth, LOUD),
-    row(0x22, "SASL step", Shape::SaslAuth, LOUD),
+    row(0x22, "SASL step", Shape::SaslStep, LOUD),
 ];
 
 /// The row of every opcode's number.

@@ -22,17 +22,21 @@ pub enum Status {
     NonNumeric = 0x06,
     /// Not allowed.
     AuthFailure = 0x20,
+    /// The next step of the login is to come.
+    AuthContinue = 0x21,
     /// No such opcode.
     UnknownCommand = 0x81,
     /// No room.
     OutOfMemory = 0x82,
+    /// Not now.
+    TemporaryFailure = 0x86,
 }
 
 impl Status {
     /// What memcached writes into the body of a reply with this status.
     pub const fn text(self) -> &'static str {
         match self {
-            Status::Success => "",
+            Status::Success | Status::AuthContinue => "",
             Status::NotFound => "Not found",
             Status::Exists => "Data exists for key.",
             Status::TooLarge => "Too large.",
@@ -42,6 +46,7 @@ impl Status {
             Status::AuthFailure => "Auth failure.",
             Status::UnknownCommand => "Unknown command",
             Status::OutOfMemory => "Out of memory",
+            Status::TemporaryFailure => "Temporary failure",
         }
     }
 }
@@ -94,18 +99,23 @@ pub fn encode_value(echo: Echo, cas: u64, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Appends a reply that says what went wrong: `text`, which is [`Status::text`] but for some lacks of memory.
+/// Appends a reply that says what went wrong: `text`, which is [`Status::text`] where nothing more is known.
 pub fn encode_error(echo: Echo, status: Status, text: &str, out: &mut Vec<u8>) {
+    encode_with_status(echo, status, text.as_bytes(), out);
+}
+
+/// Appends a reply with a status whose body is a value only.
+pub fn encode_with_status(echo: Echo, status: Status, value: &[u8], out: &mut Vec<u8>) {
     let head = Head {
         echo,
         status,
         cas: 0,
         extras_len: 0,
         key_len: 0,
-        value_len: text.len() as u32,
+        value_len: value.len() as u32,
     };
     encode_head(&head, out);
-    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(value);
 }
 
 /// Appends one statistic. One with an empty name and value ends them.

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -14,10 +14,11 @@ use scrubjay_io::driver::epoll::Listener;
 use scrubjay_io::entropy;
 use scrubjay_io::process::{self, Launcher, PidFile, Signal};
 use scrubjay_io::thread::{Bell, spawn};
-use scrubjay_net::{Control, Counters, Limits, Stop};
+use scrubjay_net::{Limits, Stop};
 use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, Environment, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
 
+use super::users::UsersFile;
 use crate::args::VERSION;
 
 const LICENSE: &str = include_str!("../../../../LICENSE");
@@ -40,6 +41,9 @@ const CONNECTION_MIN: u64 = 1 << 20;
 
 /// What a connection over the limit is told. Source: memcached 1.6.18, run.
 const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
+
+/// What a connection over the limit of its address is told.
+const TOO_MANY_OF_ADDRESS: &[u8] = b"ERROR Too many open connections from this address\r\n";
 
 /// Runs the server until it is told to stop.
 pub fn run(matches: &ArgMatches) -> ExitCode {
@@ -108,6 +112,7 @@ fn say(text: &str) {
 }
 
 fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), OptionError> {
+    let users = UsersFile::open(&options)?;
     let clock = Clock::start();
     let config = options.cache_config(clock.unix_millis_at_start(), entropy::seed());
     let cache = Cache::new(config).map_err(|error| {
@@ -134,12 +139,13 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
         limits: Limits {
             connections_max: options.conn_limit,
             refusal: options.reject_over_limit.then_some(TOO_MANY_CONNECTIONS),
+            connections_per_address: options.connections_per_address,
+            refusal_of_address: TOO_MANY_OF_ADDRESS,
             idle_timeout_secs: options.idle_timeout_secs,
         },
     };
-    let shared = Shared::new(Arc::clone(&cache), options);
-    start_helpers(&cache, clock, &shared.control, &shared.net)
-        .map_err(|error| refused("cannot start a thread", error))?;
+    let shared = Shared::new(Arc::clone(&cache), options, users.as_ref().map(UsersFile::auth));
+    start_helpers(&shared, clock, users).map_err(|error| refused("cannot start a thread", error))?;
     let ran = scrubjay_net::run(
         &net_config,
         clock,
@@ -213,28 +219,33 @@ fn write_files(options: &Options, tcp: &[SocketAddr]) -> Option<PidFile> {
     }
 }
 
-/// Starts the threads beside the workers: one takes signals, one looks after the cache. They end with the process.
-fn start_helpers(
-    cache: &Arc<Cache>,
-    clock: Clock,
-    control: &Arc<Control>,
-    net: &Arc<Counters>,
-) -> std::io::Result<()> {
-    let stopper = Arc::clone(control);
-    let control = Arc::clone(control);
+/// Starts the threads beside the workers: one takes signals, one looks after the cache and the users, one verifies their
+/// passwords if there are users. They end with the process.
+fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -> std::io::Result<()> {
+    let (cache, control, net) = (
+        Arc::clone(&shared.cache),
+        Arc::clone(&shared.control),
+        Arc::clone(&shared.net),
+    );
+    if let Some(users) = &users {
+        let workers = Arc::clone(&control);
+        spawn("logins", users.auth().verifier(move || workers.wake_all()))?;
+    }
+    let users = users.map(|users| Arc::new(Mutex::new(users)));
+    let (stopper, reloader) = (Arc::clone(&control), users.clone());
     spawn("signals", move || {
         loop {
             let signal = process::wait_signal();
             let is_stopping = stopper.stop() != Stop::No;
-            match signal {
-                Signal::Reload => say("SIGHUP: there is nothing to read anew"),
+            match (signal, &reloader) {
+                (Signal::Reload, Some(users)) => locked(users).reload(),
+                (Signal::Reload, None) => say("SIGHUP: there is nothing to read anew"),
                 // Whoever asks twice is in a hurry.
-                Signal::Stop if is_stopping => stopper.stop_now(),
-                Signal::Stop | Signal::StopGracefully => stopper.stop_gracefully(),
+                (Signal::Stop, _) if is_stopping => stopper.stop_now(),
+                (Signal::Stop | Signal::StopGracefully, _) => stopper.stop_gracefully(),
             }
         }
     })?;
-    let (cache, net) = (Arc::clone(cache), Arc::clone(net));
     spawn("maintenance", move || {
         let bell = Bell::default();
         loop {
@@ -246,6 +257,9 @@ fn start_helpers(
             if cache.is_held_by_readers() {
                 control.copy_out(&net.memory);
             }
+            if let Some(users) = &users {
+                locked(users).look(clock.now());
+            }
             bell.wait(if is_more {
                 MAINTENANCE_PAUSE
             } else {
@@ -253,6 +267,10 @@ fn start_helpers(
             });
         }
     })
+}
+
+fn locked(users: &Mutex<UsersFile>) -> MutexGuard<'_, UsersFile> {
+    users.lock().expect("nothing panics under this lock")
 }
 
 /// What the server says when it is up: one screen.

@@ -2,6 +2,7 @@
 
 mod kit;
 mod lab;
+mod login;
 mod options;
 mod plan;
 mod process;

@@ -27,7 +27,9 @@ fn wrong_options_are_refused_with_a_way_out() {
     check("-p 99999", 64, "takes -1 to 65535");
     check("-t 0", 1, "takes 1 to 1024");
     check("-Z", 64, "TLS");
-    check("-Y /etc/passwd", 64, "authenticated");
+    check("-Y /no/such/file", 71, "-Y /no/such/file: cannot read");
+    check("-Y /dev/null", 64, "no user in it");
+    check("-S", 64, "with -Y");
     check("srve", 1, "did you mean serve?");
     check("-p 0 -s /no/such/folder/socket", 71, "/no/such/folder/socket");
     check("-u root -p -1 -l 192.0.2.1", 71, "192.0.2.1");

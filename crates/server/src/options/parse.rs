@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::row::{Effect, Kind, Row, size_text};
-use super::{EXIT_USAGE, Options, ROWS};
+use super::{EXIT_USAGE, Options, Protocol, ROWS};
 
 /// What the options depend on besides the command line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -201,6 +201,7 @@ pub fn resolve(matches: &ArgMatches, environment: &Environment) -> Result<Option
     }
     settle_memory(&mut options, environment)?;
     settle_listeners(&mut options, environment)?;
+    settle_users(&mut options)?;
     Ok(options)
 }
 
@@ -402,6 +403,26 @@ fn settle_listeners(options: &mut Options, environment: &Environment) -> Result<
             "warning: -t {} is a lot; as many as there are cores is enough",
             options.threads
         ));
+    }
+    Ok(())
+}
+
+fn settle_users(options: &mut Options) -> Result<(), OptionError> {
+    let refuse = |message: &str| Err(OptionError::new(EXIT_USAGE, message));
+    if options.sasl {
+        if options.auth_file.is_none() {
+            return refuse(
+                "-S: there are no users; name a file of them with -Y, a line each: NAME:PASSWORD \
+                 (SASL's own database is not read; `scrubjay passwd NAME` makes a line)",
+            );
+        }
+        if options.protocol == Protocol::Text {
+            return refuse("-S with -B ascii: SASL is of the binary protocol; leave one of them out");
+        }
+        options.protocol = Protocol::Binary;
+    }
+    if options.connections_per_user.is_some() && options.auth_file.is_none() {
+        return refuse("--connections-per-user: there are no users to count by; name a file of them with -Y");
     }
     Ok(())
 }

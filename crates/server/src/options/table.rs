@@ -46,6 +46,12 @@ pub const ROWS: &[Row] = &[
     Row::number("conn-limit", 1, 1 << 24, |o, n| o.conn_limit = n as usize, "Most connections at a time")
         .short('c').default("1024")
         .shows("maxconns", |o| o.conn_limit.to_string()),
+    Row::number("connections-per-address", 0, 1 << 24, |o, n| o.connections_per_address = n as usize, "Most connections of one IP address (of IPv6, of one /64) at a time; 0 any number")
+        .default("0")
+        .shows("connections_per_address", |o| o.connections_per_address.to_string()),
+    Row::number("connections-per-user", 0, 1 << 24, |o, n| o.connections_per_user = u32::try_from(n).ok().filter(|most| *most > 0), "Most connections of one user of -Y at a time; 0 any number")
+        .default("0").exit(EXIT_USAGE)
+        .shows("connections_per_user", |o| o.connections_per_user.unwrap_or(0).to_string()),
     Row::choice("protocol", &["auto", "ascii", "binary"], |o, word| o.protocol = Protocol::from_word(word), "Protocol spoken: told from the first byte (auto), or only one")
         .short('B').default("auto").exit(EXIT_USAGE)
         .shows("binding_protocol", |o| o.protocol.setting().to_owned()),
@@ -109,14 +115,14 @@ pub const ROWS: &[Row] = &[
         .short('D').default(":")
         .shows("stat_key_prefix", |o| o.stat_delimiter.to_string())
         .no_effect("requests are not counted by prefix of key"),
-    Row::flag("enable-sasl", |_, _| {}, "Demand SASL authentication")
+    Row::flag("enable-sasl", |o, _| o.sasl = true, "Speak the binary protocol only, in which users log in by SASL PLAIN; needs -Y")
         .short('S').exit(EXIT_USAGE)
-        .shows("auth_enabled_sasl", |_| yes_no(false))
-        .refused("clients cannot be authenticated yet, and the server will not serve everybody instead"),
-    Row::text("auth-file", "file", ignore_text, "File of users and passwords for the text protocol")
+        .shows("auth_enabled_sasl", |o| yes_no(o.sasl))
+        .differs("users are those of -Y, not of SASL's own database"),
+    Row::text("auth-file", "file", set_auth_file, "File of users, a line each: NAME:PASSWORD; without a login nothing else is answered")
         .short('Y').exit(EXIT_USAGE)
-        .shows("auth_enabled_ascii", |_| yes_no(false))
-        .refused("clients cannot be authenticated yet, and the server will not serve everybody instead"),
+        .shows("auth_enabled_ascii", |o| o.auth_file.clone().unwrap_or_else(|| yes_no(false)))
+        .differs("holds for the binary protocol too, by SASL PLAIN; knows hashed passwords and rights; is read again when it changes"),
     Row::flag("enable-ssl", |_, _| {}, "Encrypt connections with TLS")
         .short('Z').exit(EXIT_USAGE)
         .shows("ssl_enabled", |_| yes_no(false))
@@ -284,6 +290,14 @@ fn set_unix_socket(options: &mut Options, path: &str) -> Result<(), String> {
         return Err(format!("a socket's path has 1 to {PATH_LEN_MAX} bytes"));
     }
     options.unix_socket = Some(path.to_owned());
+    Ok(())
+}
+
+fn set_auth_file(options: &mut Options, path: &str) -> Result<(), String> {
+    if path.is_empty() {
+        return Err("give the name of a file".to_owned());
+    }
+    options.auth_file = Some(path.to_owned());
     Ok(())
 }
 

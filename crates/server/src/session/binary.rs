@@ -10,6 +10,7 @@ use scrubjay_protocol::binary::{
 };
 
 use self::store::Pending;
+use super::need;
 use super::{Context, OUTPUT_PER_CALL, push_value};
 
 /// What one connection is in the middle of.
@@ -97,6 +98,14 @@ fn handle_request(
         Err(ParseError::Incomplete(_)) => return Progress::Wait,
         Err(ParseError::BadMagic) => return Progress::Close,
     };
+    if context.is_restricted()
+        && let Some(words) = context.refusal(need::of_packet(&request))
+    {
+        let text = words.trim_start_matches("CLIENT_ERROR ");
+        encode_error(request.echo, Status::AuthFailure, text, output.bytes());
+        *step = Step::Swallow(request.value_len);
+        return Progress::Consumed(request.len);
+    }
     match request.command {
         Command::Store { verb, flags, exptime } => {
             return store::begin(step, context, &request, (verb, flags, exptime), input, output);
@@ -112,7 +121,8 @@ fn handle_request(
             succeed(&request, 0, b"", output.bytes());
             return Progress::Close;
         }
-        Command::Unknown => {
+        // Where users log in, the guard has answered those of SASL, until one had.
+        Command::Unknown | Command::SaslList | Command::SaslAuth | Command::SaslStep => {
             fail(request.echo, Status::UnknownCommand, output.bytes());
             *step = Step::Swallow(request.value_len);
         }

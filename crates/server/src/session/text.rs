@@ -13,7 +13,9 @@ use scrubjay_protocol::reply::{self, Words};
 use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
 
+use super::need;
 use super::{Context, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, meta, push_value};
+use crate::auth::Rights;
 
 /// Blanks before a long multi-get's keys that are put up with; as memcached.
 const LEADING_BLANKS_MAX: usize = 100;
@@ -160,9 +162,18 @@ fn handle_line(
     output: &mut Output<PinnedSlice>,
 ) -> Progress {
     let Some(line) = first_line(input).filter(|line| line.len <= LINE_LEN_MAX) else {
-        return handle_long_line(step, input, output);
+        return handle_long_line(step, context, input, output);
     };
     let parsed = parse(line.bytes);
+    if context.is_restricted()
+        && let Ok(request) = parsed.request
+        && let Some(words) = context.refusal(need::of_line(request, line.bytes))
+    {
+        if !parsed.noreply {
+            reply::line(output.bytes(), words);
+        }
+        return Progress::Consumed(line.len);
+    }
     match parsed.request {
         Ok(Request::Get { cas, touch, keys }) => {
             if line.bytes.len() > KEY_LEN_MAX && has_long_key(keys) {
@@ -225,7 +236,12 @@ fn has_long_key(keys: &[u8]) -> bool {
 }
 
 /// A line that is not complete, or longer than any but a multi-get's may be.
-fn handle_long_line(step: &mut Step, input: &[u8], output: &mut Output<PinnedSlice>) -> Progress {
+fn handle_long_line(
+    step: &mut Step,
+    context: &Context<'_>,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> Progress {
     if input.len() < LINE_LEN_MAX {
         return Progress::Wait(0);
     }
@@ -239,7 +255,13 @@ fn handle_long_line(step: &mut Step, input: &[u8], output: &mut Output<PinnedSli
         // A `gat` has its exptime at the start of the line, too.
         gets.contains(&verb).then(|| parse(&start[..start.len() - 1]))
     });
-    match request.map(|parsed| parsed.request) {
+    let request = request.map(|parsed| match parsed.request {
+        Ok(request) => context
+            .refusal(need::of_line(request, start))
+            .map_or(Ok(request), Err),
+        Err(words) => Err(words),
+    });
+    match request {
         Some(Ok(Request::Get { cas, touch, keys })) => {
             let consumed = start.len() - 1 - keys.len();
             *step = Step::Keys(Keys { cas, touch });
@@ -601,6 +623,11 @@ fn begin_value(
     output: &mut Output<PinnedSlice>,
 ) -> Progress {
     let block_len = value_len + 2;
+    if let Some(words) = context.refusal(Rights::Write) {
+        let is_silent = matches!(order.answer, Answer::Classic { noreply: true });
+        *step = Step::Swallow(block_len, (!is_silent).then_some(words));
+        return Progress::Consumed(line_len);
+    }
     if !context.worker.admits(key.len(), order.flags, value_len as u64) {
         context.count_refusal(Refusal::TooLarge);
         let words = order.refuse(context, key, Refusal::TooLarge);

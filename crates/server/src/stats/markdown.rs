@@ -17,7 +17,6 @@ const REASONS: &[(&str, &str)] = &[
         "get_flushed",
         "a miss is counted in `get_misses` whatever its cause",
     ),
-    ("auth_", "there is no authentication"),
     ("time_in_listen_disabled_us", "not measured"),
     ("hash_is_expanding", "not told: the index grows page by page"),
     ("slab", "there are no slab classes"),

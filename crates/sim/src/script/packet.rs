@@ -5,7 +5,7 @@ use super::text::{Pattern, Template, escape, named, parse_name};
 use super::{Match, Names};
 
 /// Opcodes by name. Source: memcached doc/protocol-binary.txt, "Command Opcodes".
-pub const OPCODES: [(&str, u8); 35] = [
+pub const OPCODES: [(&str, u8); 36] = [
     ("get", 0x00),
     ("set", 0x01),
     ("add", 0x02),
@@ -39,6 +39,7 @@ pub const OPCODES: [(&str, u8); 35] = [
     ("gatq", 0x1e),
     ("sasl_list", 0x20),
     ("sasl_auth", 0x21),
+    ("sasl_step", 0x22),
     ("gatk", 0x23),
     ("gatkq", 0x24),
 ];

@@ -169,8 +169,13 @@ fn what_is_wrong_is_refused_with_memcacheds_exit_status() {
     check("-l 1.2.3.4:99999", 1, "no port");
     check("-l [::1", 1, "] is missing");
     check("-l btls:0.0.0.0", 1, "TLS");
-    check("-S", EXIT_USAGE, "cannot be authenticated");
-    check("-Y /etc/users", EXIT_USAGE, "cannot be authenticated");
+    check("-S", EXIT_USAGE, "name a file of them with -Y");
+    check("-S -Y /etc/users -B ascii", EXIT_USAGE, "leave one of them out");
+    check(
+        "--connections-per-user 3",
+        EXIT_USAGE,
+        "name a file of them with -Y",
+    );
     check("-Z", EXIT_USAGE, "TLS");
     check("-o foo", 1, "unknown option -o foo");
     check("-o idle_timout=3", 1, "did you mean idle_timeout?");

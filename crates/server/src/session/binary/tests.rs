@@ -72,7 +72,7 @@ impl Server {
         let cache = Cache::new(config).expect("memory");
         Server {
             worker: cache.worker(),
-            shared: Shared::new(cache, options),
+            shared: Shared::new(cache, options, None),
             counters: WorkerCounters::default(),
         }
     }
@@ -92,6 +92,7 @@ impl Server {
                     shared: &self.shared,
                     counters: &self.counters,
                     now: Now::from_secs(1),
+                    rights: crate::auth::Rights::Administer,
                 };
                 let handled = handle(&mut state, &mut context, &input, &mut output);
                 input.drain(..handled.consumed);
