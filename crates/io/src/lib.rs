@@ -4,6 +4,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod driver;
 pub mod entropy;
+pub mod file;
 pub mod memory;
 pub mod process;
 pub mod thread;

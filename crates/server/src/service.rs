@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use scrubjay_base::time::Now;
 use scrubjay_cache::{Cache, PinnedSlice, Worker};
 use scrubjay_net::{Control, Counters, Handled, Output, Peer, Service};
+use scrubjay_tls::Tls;
 
 use crate::options::Options;
 use crate::session::{Context, Session};
@@ -22,6 +23,8 @@ pub struct Shared {
     pub net: Arc<Counters>,
     /// Tells the event loop to stop.
     pub control: Arc<Control>,
+    /// Certificates, if connections are encrypted.
+    pub tls: Option<Arc<Tls>>,
     /// How much is said on standard error; `verbosity` changes it.
     pub verbosity: AtomicU8,
     /// Every worker's counts.
@@ -33,6 +36,11 @@ pub struct Shared {
 impl Shared {
     /// Ready to serve `cache`.
     pub fn new(cache: Arc<Cache>, options: Options) -> Arc<Shared> {
+        Shared::with_tls(cache, options, None)
+    }
+
+    /// As [`Shared::new`], with the certificates of encrypted connections.
+    pub fn with_tls(cache: Arc<Cache>, options: Options, tls: Option<Arc<Tls>>) -> Arc<Shared> {
         let verbosity = AtomicU8::new(options.verbosity);
         let (net, control) = (Arc::default(), Arc::default());
         let (counters, baseline) = (Mutex::default(), Mutex::default());
@@ -41,6 +49,7 @@ impl Shared {
             options,
             net,
             control,
+            tls,
             verbosity,
             counters,
             baseline,
