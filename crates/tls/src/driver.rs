@@ -78,6 +78,11 @@ impl<L> Listener<L> {
             tls: Some((Arc::clone(tls), asked)),
         }
     }
+
+    /// The listener of the driver below.
+    pub fn below(&self) -> &L {
+        &self.plain
+    }
 }
 
 impl Buffers {

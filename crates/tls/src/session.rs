@@ -16,15 +16,13 @@ use crate::settings::Certificate;
 /// What rustls and aws-lc keep for an established connection, roughly. Source: 10,000 idle connections, measured.
 const STATE_BYTES: usize = 4 << 10;
 
-/// Most that rustls has to say about an error.
-const LAST_WORDS_MAX: usize = 4;
-
 /// TLS of one connection.
 pub(crate) struct Session {
     tls: Arc<Tls>,
     rustls: UnbufferedServerConnection,
     phase: Phase,
-    /// Input that is not a whole record or handshake message yet.
+    /// Input that is not a whole record or handshake message yet. rustls remembers places in it, so it is to be shown to
+    /// rustls at every call.
     partial: Vec<u8>,
     /// Ciphertext that the socket did not take.
     unsent: Vec<u8>,
@@ -153,13 +151,14 @@ impl Session {
         });
         self.phase = Phase::Failed;
         self.partial = Vec::new();
-        for _ in 0..LAST_WORDS_MAX {
+        // As long as it has something to say it looks at no input, which is not there any more.
+        while self.rustls.wants_write() {
             match self.rustls.process_tls_records(&mut []).state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => while traffic.next_record().is_some() {},
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     // Whoever cannot be told why finds the connection closed.
                     let _ = append(&mut self.unsent, |room| data.encode(room));
                 }
-                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 _ => return,
             }
         }
@@ -167,7 +166,7 @@ impl Session {
 
     /// Encrypts into `out`, which has room for the plaintext and what encryption adds; returns the length.
     pub(crate) fn encrypt(&mut self, plaintext: &[u8], out: &mut [u8]) -> Result<usize, Error> {
-        match self.rustls.process_tls_records(&mut []).state? {
+        match self.rustls.process_tls_records(&mut self.partial).state? {
             ConnectionState::WriteTraffic(mut traffic) => traffic
                 .encrypt(plaintext, out)
                 .map_err(|error| Error::General(error.to_string())),
@@ -180,7 +179,7 @@ impl Session {
         if !matches!(self.phase, Phase::Established | Phase::Ended) || !self.unsent().is_empty() {
             return 0;
         }
-        match self.rustls.process_tls_records(&mut []).state {
+        match self.rustls.process_tls_records(&mut self.partial).state {
             Ok(ConnectionState::WriteTraffic(mut traffic)) => traffic.queue_close_notify(out).unwrap_or(0),
             _ => 0,
         }
