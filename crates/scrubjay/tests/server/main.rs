@@ -6,4 +6,5 @@ mod options;
 mod plan;
 mod process;
 mod replay;
+mod tls;
 mod why;
