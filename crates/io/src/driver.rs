@@ -110,7 +110,7 @@ pub trait Driver {
         0
     }
 
-    /// Closes a connection; where there is a way to say goodbye, it is said.
+    /// Closes a connection that was added; where there is a way to say goodbye, it is said.
     fn close(&mut self, socket: Self::Socket) {
         drop(socket);
     }

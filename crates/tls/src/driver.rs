@@ -1,10 +1,11 @@
 //! A driver over a driver: sockets of TLS listeners are encrypted, others pass through.
 //!
 //! Contract: as of any [`Driver`]. Everything that a read brings is decrypted in that read, so what the driver below reports
-//! by level is all there is to report. Handshakes cost a thousand times what a request costs: a turn does a few steps of
-//! them and leaves the others where they are, in their sockets.
+//! by level is all there is to report. A handshake costs a thousand times what a request costs: a turn does one step of one,
+//! when all who are established have been served, and leaves the others where they are, in their sockets.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::session::Session;
 use crate::settings::Certificate;
 
 /// Steps of handshakes that a turn does; a handshake has two, of which the first costs most.
-const HANDSHAKE_STEPS_PER_TURN: u32 = 2;
+const HANDSHAKE_STEPS_PER_TURN: u32 = 1;
 
 /// Input taken at a time, the part of a record that came before counted. Handshake messages may be as long.
 const INPUT_LEN: usize = 64 << 10;
@@ -37,6 +38,8 @@ pub struct Secure<D> {
     /// Made when the first encrypted connection comes.
     buffers: Option<Buffers>,
     steps_left: u32,
+    /// What connections are reported by that are not established.
+    handshaking: HashSet<u64>,
 }
 
 #[derive(Debug)]
@@ -102,6 +105,7 @@ impl<D: Driver> Secure<D> {
             plain,
             buffers: None,
             steps_left: HANDSHAKE_STEPS_PER_TURN,
+            handshaking: HashSet::new(),
         }
     }
 
@@ -149,15 +153,16 @@ impl<D: Driver> Secure<D> {
         }
         let len = self.plain.read(socket, &mut input[held..room])?;
         if len == 0 {
-            if was_handshaking {
-                session.fail();
-            }
             return Ok(0);
         }
         input[..held].copy_from_slice(session.partial());
         let received = session.receive(&mut input[..held + len], buffer);
-        if was_handshaking && (!session.is_handshaking() || !session.unsent().is_empty()) {
-            self.steps_left -= 1;
+        if was_handshaking {
+            // What brought no answer has cost nothing yet.
+            self.steps_left -= u32::from(!session.is_handshaking() || !session.unsent().is_empty());
+            if !session.is_handshaking() {
+                self.handshaking.remove(&session.token);
+            }
         }
         let sent = self.flush_before_reading(socket, session);
         match (received, sent) {
@@ -301,12 +306,16 @@ impl<D: Driver> Driver for Secure<D> {
                 .iter_mut()
                 .for_each(|ready| ready.readable |= ready.writable);
         }
+        if !self.handshaking.is_empty() {
+            ready.sort_by_key(|ready| self.handshaking.contains(&ready.token));
+        }
         Ok(())
     }
 
     fn add(&mut self, socket: &Self::Socket, token: u64) -> io::Result<()> {
         if let Some(session) = &socket.session {
             session.borrow_mut().token = token;
+            self.handshaking.insert(token);
         }
         self.plain.add(&socket.plain, token)
     }
@@ -346,7 +355,15 @@ impl<D: Driver> Driver for Secure<D> {
     fn read(&mut self, socket: &Self::Socket, buffer: &mut [u8]) -> io::Result<usize> {
         match &socket.session {
             None => self.plain.read(&socket.plain, buffer),
-            Some(session) => self.read_encrypted(&socket.plain, &mut session.borrow_mut(), buffer),
+            Some(session) => {
+                let session = &mut *session.borrow_mut();
+                let result = self.read_encrypted(&socket.plain, session, buffer);
+                let goes_on = matches!(&result, Err(error) if is_block(error));
+                if session.is_handshaking() && !goes_on {
+                    session.fail();
+                }
+                result
+            }
         }
     }
 
@@ -371,6 +388,9 @@ impl<D: Driver> Driver for Secure<D> {
     }
 
     fn close(&mut self, socket: Self::Socket) {
+        if let Some(session) = &socket.session {
+            self.handshaking.remove(&session.borrow().token);
+        }
         if let (Some(session), Some(buffers)) = (&socket.session, &mut self.buffers) {
             let len = session.borrow_mut().say_goodbye(&mut buffers.ciphertext);
             if len > 0 {
