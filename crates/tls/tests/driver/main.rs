@@ -74,6 +74,34 @@ fn records_of_one_byte_are_taken() {
     assert_eq!(client.received, sent);
 }
 
+/// Handshake messages that go over many records, some of them encrypted, and come in pieces.
+#[test]
+fn messages_in_many_records_are_put_together() {
+    let (authority, _files, tls, _) = scene();
+    let pair = authority.sign("client");
+    let faults = Faults {
+        short: 120,
+        ..Faults::NONE
+    };
+    for version in [&TLS12, &TLS13] {
+        for fragment in [32, 37, 200] {
+            let config = client_config(&authority, Some(&pair), &[version]);
+            let mut config = Arc::unwrap_or_clone(config);
+            config.max_fragment_size = Some(fragment);
+            let mut rig = Rig::new(&tls, Certificate::Required, fragment as u64, faults);
+            let mut client = rig.connect(&Arc::new(config));
+            let sent = bytes(5_000, 1);
+            std::io::Write::write_all(&mut client.tls.writer(), &sent).unwrap();
+            rig.run(&mut client, |client| client.received.len() == sent.len());
+            assert!(
+                client.received == sent,
+                "records of {fragment}: other bytes came back"
+            );
+        }
+    }
+    assert_eq!(count(&tls.counters.handshake_errors), 0);
+}
+
 /// Many clients say hello at once. In every turn, each established client is answered, and no more is done of handshakes
 /// than is allowed; all get through.
 #[test]
