@@ -92,7 +92,8 @@ pub trait Driver {
     /// `WouldBlock` if nothing is there; anything else ends the connection.
     fn read(&mut self, socket: &Self::Socket, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes as much as the socket takes.
+    /// Writes as much as the socket takes. What it did not take is to be offered again, the same bytes, before any others:
+    /// a driver that encrypts may have sent part of them.
     ///
     /// # Errors
     /// `WouldBlock` if it takes nothing; anything else ends the connection.
@@ -100,4 +101,17 @@ pub trait Driver {
 
     /// A request has come in part: the peer may be waiting for an acknowledgement before it sends the rest.
     fn acknowledge_now(&mut self, socket: &Self::Socket);
+
+    /// Nothing more is wanted from the peer: from now on reading reports the end of the stream.
+    fn end_input(&mut self, socket: &Self::Socket);
+
+    /// Bytes of memory that the driver holds for a connection. They change in `read` and `write` only.
+    fn held(&self, _socket: &Self::Socket) -> usize {
+        0
+    }
+
+    /// Closes a connection that was added; where there is a way to say goodbye, it is said.
+    fn close(&mut self, socket: Self::Socket) {
+        drop(socket);
+    }
 }

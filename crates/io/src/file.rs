@@ -1,6 +1,6 @@
 //! Small files that are read whole, and again when they have changed.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,24 +26,49 @@ pub fn is_readable_by_all(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o004 != 0)
 }
 
-/// By what a file's change is noticed: time of change, length, and which file it is; `None` when it is not there.
-type Stamp = Option<(i64, i64, u64, u64)>;
+/// The path from the root, so that it stays the same file when the process changes its directory.
+///
+/// # Errors
+/// The path is empty, or there is no present directory.
+pub fn absolute(path: &Path) -> io::Result<PathBuf> {
+    std::path::absolute(path)
+}
+
+/// Tells one state of a file from another, without reading it: time of change, length, and which file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    modified: (i64, i64),
+    len: u64,
+    inode: u64,
+}
+
+impl Stamp {
+    /// The file's present state; `None` if it cannot be seen.
+    pub fn of(path: &Path) -> Option<Stamp> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Stamp {
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            len: metadata.len(),
+            inode: metadata.ino(),
+        })
+    }
+}
 
 /// A file that is looked at from time to time.
 #[derive(Debug)]
 pub struct Watched {
     path: PathBuf,
     /// As it was when its change was told last.
-    told: Stamp,
+    told: Option<Stamp>,
     /// As it was at the last look.
-    last: Stamp,
+    last: Option<Stamp>,
 }
 
 impl Watched {
     /// Watches `path` from now on.
     pub fn new(path: impl Into<PathBuf>) -> Watched {
         let path = path.into();
-        let stamp = stamp(&path);
+        let stamp = Stamp::of(&path);
         Watched {
             path,
             told: stamp,
@@ -59,7 +84,7 @@ impl Watched {
     /// Looks: whether the file has changed since this was last answered with yes, and has not changed since the look
     /// before. So nobody reads what is still being written.
     pub fn has_changed(&mut self) -> bool {
-        let now = stamp(&self.path);
+        let now = Stamp::of(&self.path);
         let rests = now == self.last;
         self.last = now;
         let changed = rests && now != self.told;
@@ -68,18 +93,6 @@ impl Watched {
         }
         changed
     }
-}
-
-fn stamp(path: &Path) -> Stamp {
-    let of = |metadata: Metadata| {
-        (
-            metadata.mtime(),
-            metadata.mtime_nsec(),
-            metadata.len(),
-            metadata.ino(),
-        )
-    };
-    std::fs::metadata(path).ok().map(of)
 }
 
 #[cfg(test)]

@@ -88,8 +88,8 @@ impl<D: Driver, S: Service> Connection<D, S> {
     }
 
     /// Bytes that it holds beside its place among the connections.
-    pub(crate) fn held(&self) -> u64 {
-        (self.leftover.capacity() + self.unsent.held()) as u64
+    pub(crate) fn held(&self, driver: &D) -> u64 {
+        (self.leftover.capacity() + self.unsent.held() + driver.held(&self.socket)) as u64
     }
 
     /// Copies what waits to be sent from the service's memory.

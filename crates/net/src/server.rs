@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use scrubjay_io::clock::Clock;
-use scrubjay_io::driver::epoll::{Epoll, Listener};
+use scrubjay_io::driver::Driver;
+use scrubjay_io::driver::epoll::Epoll;
 
 use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
@@ -20,19 +21,24 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// Serves `listeners` with `config.workers` threads until `control` says stop; `make_service` is called once for each
-/// worker, on its thread. Returns when all workers have ended.
+/// Serves `listeners` with `config.workers` threads until `control` says stop; `wrap` makes of each worker's epoll the
+/// driver that it is to use, `make_service` is called once for each worker, on its thread. Returns when all workers have
+/// ended.
 ///
 /// # Errors
 /// What ended the first worker that failed; the others are stopped then.
-pub fn run<S: Service>(
+pub fn run<D, S: Service>(
     config: &Config,
     clock: Clock,
-    listeners: &[Listener],
+    listeners: &[D::Listener],
     counters: &Arc<Counters>,
     control: &Arc<Control>,
+    wrap: impl Fn(Epoll) -> D,
     make_service: impl Fn(usize) -> S + Sync,
-) -> std::io::Result<()> {
+) -> std::io::Result<()>
+where
+    D: Driver<Listener: Sync, Socket: Send> + Send,
+{
     let drivers: Vec<Epoll> = (0..config.workers)
         .map(|_| Epoll::new(clock))
         .collect::<Result<_, _>>()?;
@@ -54,7 +60,7 @@ pub fn run<S: Service>(
         accept_stopped: AtomicBool::new(false),
     };
     let (shared, make_service) = (&shared, &make_service);
-    let work = |index: usize, driver: Epoll| {
+    let work = |index: usize, driver: D| {
         let own = if index == 0 { listeners } else { &[] };
         let result = Worker::new(index, driver, make_service(index), shared, own).run();
         if result.is_err() {
@@ -64,6 +70,7 @@ pub fn run<S: Service>(
     };
     let tasks: Vec<_> = drivers
         .into_iter()
+        .map(wrap)
         .enumerate()
         .map(|(index, driver)| (format!("worker-{index}"), move || work(index, driver)))
         .collect();

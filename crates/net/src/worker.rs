@@ -211,7 +211,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             return;
         };
         connection.last_active = now;
-        let held = connection.held();
+        let held = connection.held(&self.driver);
         let mut lent = Lent {
             driver: &mut self.driver,
             service: &mut self.service,
@@ -221,7 +221,8 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             bytes_written: &mut self.bytes_written,
         };
         let after = connection.turn(&mut lent, readable);
-        let fits = self.shared.counters.memory.note(held, connection.held());
+        let holds = connection.held(&self.driver);
+        let fits = self.shared.counters.memory.note(held, holds);
         match after {
             _ if !fits => self.close(index),
             After::Wait => {}
@@ -248,9 +249,9 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             let Some(connection) = self.connections[index].as_mut() else {
                 continue;
             };
-            let held = connection.held();
+            let held = connection.held(&self.driver);
             connection.copy_out();
-            if !shared.counters.memory.note(held, connection.held()) {
+            if !shared.counters.memory.note(held, connection.held(&self.driver)) {
                 self.close(index);
             }
         }
@@ -262,8 +263,10 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         };
         self.vacant.push(index);
         self.shared.addresses.leave(connection.peer);
-        self.shared.counters.memory.note(connection.held(), 0);
+        let held = connection.held(&self.driver);
+        self.shared.counters.memory.note(held, 0);
         self.service.close(connection.session);
+        self.driver.close(connection.socket);
         self.shared
             .counters
             .curr_connections
@@ -381,8 +384,10 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         let token = (generation << 32) | index as u64;
         let session = self.service.open(peer);
         let added = self.driver.add(&socket, token);
-        self.connections[index] = Some(Connection::new(socket, peer, session, token, now));
-        if added.is_err() {
+        let connection = Connection::new(socket, peer, session, token, now);
+        let fits = self.shared.counters.memory.note(0, connection.held(&self.driver));
+        self.connections[index] = Some(connection);
+        if added.is_err() || !fits {
             self.close(index);
         }
     }

@@ -79,8 +79,17 @@ fn two_workers_echo_to_all_clients_and_stop() {
     let (counters, control) = (Arc::new(Counters::default()), Arc::new(Control::default()));
     let clock = Clock::start();
     std::thread::scope(|scope| {
-        let server =
-            scope.spawn(|| scrubjay_net::run(&config, clock, &listeners, &counters, &control, |_| Echo));
+        let server = scope.spawn(|| {
+            scrubjay_net::run(
+                &config,
+                clock,
+                &listeners,
+                &counters,
+                &control,
+                |epoll| epoll,
+                |_| Echo,
+            )
+        });
         let clients: Vec<_> = (0..8)
             .map(|seed| {
                 let path = &path;

@@ -267,7 +267,7 @@ pub const COMMANDS: &[Command] = &[
         "refresh_certs",
         Shape::Insides(Insides::RefreshCerts),
         (1, MANY),
-        "refused: no TLS in this version",
+        "reads the certificates of TLS again",
     ),
 ];
 

@@ -6,12 +6,16 @@ mod listen;
 mod parse;
 mod row;
 mod table;
+mod tls;
 
 pub use documents::{markdown, settings};
-pub use listen::Listen;
+pub use listen::{Guard, Listen};
 pub use parse::{Environment, OptionError, add_to, explain, parse_size, resolve};
 pub use row::{Effect, Kind, Row, size_text};
 pub use table::ROWS;
+pub use tls::TlsOptions;
+
+use scrubjay_tls::Certificate;
 
 /// Exit status of a wrong command line (EX_USAGE of sysexits.h).
 pub const EXIT_USAGE: u8 = 64;
@@ -111,6 +115,8 @@ pub struct Options {
     pub auth_file: Option<String>,
     /// Ends the prefix of a key in `stats detail` (`-D`).
     pub stat_delimiter: char,
+    /// TLS (`-Z` and the `ssl_` options).
+    pub tls: TlsOptions,
     /// Run in the background (`-d`).
     pub daemon: bool,
     /// File for the process id (`-P`).
@@ -155,6 +161,7 @@ impl Default for Options {
             sasl: false,
             auth_file: None,
             stat_delimiter: ':',
+            tls: TlsOptions::default(),
             daemon: false,
             pid_file: None,
             user: None,
@@ -175,17 +182,28 @@ impl Options {
 
     /// The TCP listeners asked for; none with `-p 0`, and none beside a Unix socket, as in memcached.
     pub fn tcp_addresses(&self) -> Vec<TcpAddress<'_>> {
+        self.tcp_listeners()
+            .into_iter()
+            .map(|(address, _)| address)
+            .collect()
+    }
+
+    /// As [`Options::tcp_addresses`], each with what its clients are asked for if it is encrypted.
+    pub fn tcp_listeners(&self) -> Vec<(TcpAddress<'_>, Option<Certificate>)> {
         if self.port == 0 || self.unix_socket.is_some() {
             return Vec::new();
         }
         let port = u16::try_from(self.port).unwrap_or(0);
         if self.listen.is_empty() {
-            return vec![(Some(DEFAULT_HOST), port)];
+            return vec![((Some(DEFAULT_HOST), port), self.tls.guard(Guard::AsOthers))];
         }
-        let one = |listen: &'_ Listen| listen.port.unwrap_or(port);
+        let address = |listen: &'_ Listen| listen.port.unwrap_or(port);
         self.listen
             .iter()
-            .map(|listen| (listen.host.as_deref(), one(listen)))
+            .map(|listen| {
+                let guard = self.tls.guard(listen.guard);
+                ((listen.host.as_deref(), address(listen)), guard)
+            })
             .collect()
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use scrubjay_base::time::Now;
 use scrubjay_cache::{Cache, PinnedSlice, Worker};
 use scrubjay_net::{Control, Counters, Handled, Output, Peer, Service};
+use scrubjay_tls::Tls;
 
 use crate::auth::{Auth, Rights};
 use crate::options::Options;
@@ -25,6 +26,8 @@ pub struct Shared {
     pub net: Arc<Counters>,
     /// Tells the event loop to stop.
     pub control: Arc<Control>,
+    /// Certificates, if connections are encrypted.
+    pub tls: Option<Arc<Tls>>,
     /// How much is said on standard error; `verbosity` changes it.
     pub verbosity: AtomicU8,
     /// Every worker's counts.
@@ -34,8 +37,13 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Ready to serve `cache` to the users of `auth`, or to everybody.
-    pub fn new(cache: Arc<Cache>, options: Options, auth: Option<Arc<Auth>>) -> Arc<Shared> {
+    /// Ready to serve `cache` to the users of `auth`, or to everybody; encrypted connections use the certificates of `tls`.
+    pub fn new(
+        cache: Arc<Cache>,
+        options: Options,
+        auth: Option<Arc<Auth>>,
+        tls: Option<Arc<Tls>>,
+    ) -> Arc<Shared> {
         let verbosity = AtomicU8::new(options.verbosity);
         let (net, control) = (Arc::default(), Arc::default());
         let (counters, baseline) = (Mutex::default(), Mutex::default());
@@ -45,6 +53,7 @@ impl Shared {
             auth,
             net,
             control,
+            tls,
             verbosity,
             counters,
             baseline,

@@ -148,6 +148,11 @@ impl<'a> Reading<'a> {
         self.commands[counter as usize]
     }
 
+    fn tls(&self, count: fn(&scrubjay_tls::Counters) -> &AtomicU64) -> u64 {
+        let tls = self.shared.tls.as_ref();
+        tls.map_or(0, |tls| count(&tls.counters).load(Ordering::Relaxed))
+    }
+
     fn evictions(&self) -> u64 {
         self.cache.removed.evicted + self.cache.removed.limit_lowered
     }
@@ -361,6 +366,33 @@ const GENERAL: &[(&str, Source)] = &[
     ("unread_bytes", Number(|reading| reading.usage.unread_bytes)),
 ];
 
+/// `stats`, where connections are encrypted.
+const TLS: &[(&str, Source)] = &[
+    (
+        "ssl_handshake_errors",
+        Number(|reading| reading.tls(|counters| &counters.handshake_errors)),
+    ),
+    (
+        "ssl_proto_errors",
+        Number(|reading| reading.tls(|counters| &counters.protocol_errors)),
+    ),
+    (
+        "ssl_new_sessions",
+        Number(|reading| reading.tls(|counters| &counters.new_sessions)),
+    ),
+    (
+        "ssl_resumed_sessions",
+        Number(|reading| reading.tls(|counters| &counters.resumed_sessions)),
+    ),
+    (
+        "time_since_server_cert_refresh",
+        Number(|reading| {
+            let tls = reading.shared.tls.as_ref();
+            tls.map_or(0, |tls| tls.secs_since_load(reading.now))
+        }),
+    ),
+];
+
 /// `stats items`: all segments are one class.
 const ITEMS: &[(&str, Source)] = &[
     ("number", Number(|reading| reading.usage.items)),
@@ -442,7 +474,12 @@ const SLABS: &[(&str, Source)] = &[
 pub(crate) fn report(shared: &Shared, now: Now, group: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
     let reading = Reading::take(shared, now);
     match group {
-        b"" => report_table(&reading, GENERAL, "", each),
+        b"" => {
+            report_table(&reading, GENERAL, "", each);
+            if shared.tls.is_some() {
+                report_table(&reading, TLS, "", each);
+            }
+        }
         b"settings" => {
             let verbosity = shared.verbosity.load(Ordering::Relaxed).to_string();
             for (name, value) in options::settings(&shared.options) {

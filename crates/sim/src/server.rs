@@ -1,11 +1,15 @@
-//! Real servers as child processes: scrubjay and the memcached it is compared with.
+//! Real servers as child processes: scrubjay, in the clear or over TLS, and the memcached it is compared with.
+
+mod encrypted;
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use encrypted::{Identity, Stream};
 
 /// Longest wait for a server to listen, and for a reply.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -15,6 +19,8 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Server {
     child: Child,
     address: SocketAddr,
+    /// What it shows to those who connect, if it is to be spoken to over TLS.
+    identity: Option<Identity>,
 }
 
 impl Server {
@@ -35,6 +41,17 @@ impl Server {
     /// As [`Server::start`], and if there is none.
     pub fn start_scrubjay(arguments: &[String]) -> Result<Server, String> {
         Server::start(&scrubjay_program()?, arguments)
+    }
+
+    /// As [`Server::start_scrubjay`]; connections to it are encrypted.
+    ///
+    /// # Errors
+    /// As [`Server::start_scrubjay`].
+    pub fn start_scrubjay_tls(arguments: &[String]) -> Result<Server, String> {
+        let identity = Identity::new()?;
+        let mut server = Server::start_scrubjay(&[&identity.arguments(), arguments].concat())?;
+        server.identity = Some(identity);
+        Ok(server)
     }
 
     /// Starts `program` on a free port of the loopback with memcached's options plus `arguments`.
@@ -58,6 +75,7 @@ impl Server {
         let mut server = Server {
             child,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            identity: None,
         };
         let port = server.wait_for_port(&port_file);
         let _ = std::fs::remove_file(&port_file);
@@ -77,7 +95,19 @@ impl Server {
     /// # Errors
     /// What the operating system says.
     pub fn connect(&self) -> io::Result<Connection> {
-        Connection::open(self.address)
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        // A write that does not go on lets us read, so that neither side waits for the other.
+        stream.set_write_timeout(Some(Duration::from_millis(20)))?;
+        let stream = match &self.identity {
+            None => Stream::Plain(stream),
+            Some(identity) => identity.encrypt(stream)?,
+        };
+        Ok(Connection {
+            stream,
+            received: Vec::new(),
+            closed: false,
+        })
     }
 
     fn wait_for_port(&mut self, file: &PathBuf) -> Result<u16, String> {
@@ -108,7 +138,7 @@ impl Drop for Server {
 /// A connection to a server, with what arrived and was not looked at yet.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// Bytes that arrived.
     pub received: Vec<u8>,
     /// The server closed.
@@ -116,18 +146,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    fn open(address: SocketAddr) -> io::Result<Connection> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        // A write that does not go on lets us read, so that neither side waits for the other.
-        stream.set_write_timeout(Some(Duration::from_millis(20)))?;
-        Ok(Connection {
-            stream,
-            received: Vec::new(),
-            closed: false,
-        })
-    }
-
     /// Sends everything, taking in replies when the server does not read on.
     pub fn send(&mut self, mut bytes: &[u8]) {
         let start = Instant::now();
@@ -145,13 +163,13 @@ impl Connection {
 
     /// Says that nothing more will be sent.
     pub fn finish(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
+        self.stream.finish();
     }
 
     /// Takes in more bytes or the end; `false` if neither came within `timeout`.
     pub fn receive(&mut self, timeout: Duration) -> bool {
         let mut buffer = vec![0; 64 << 10];
-        let _ = self.stream.set_read_timeout(Some(timeout));
+        let _ = self.stream.socket().set_read_timeout(Some(timeout));
         match self.stream.read(&mut buffer) {
             Ok(0) => self.closed = true,
             Ok(len) => self.received.extend_from_slice(&buffer[..len]),

@@ -58,7 +58,7 @@ impl Serving {
             None => None,
         };
         Ok(Serving {
-            shared: Shared::new(cache, options, auth),
+            shared: Shared::new(cache, options, auth, None),
         })
     }
 

@@ -91,6 +91,13 @@ fn scrubjay_answers_as_the_scripts_say_over_loopback() {
     });
 }
 
+#[test]
+fn scrubjay_answers_as_the_scripts_say_over_tls() {
+    check_all(&scripts(), |script| {
+        check_server(Server::start_scrubjay_tls, script, None)
+    });
+}
+
 /// Scripts up to this many bytes are cut in two at every place; of longer ones each place is cut too, but many in a run.
 const TWO_PARTS_LEN_MAX: usize = 1500;
 

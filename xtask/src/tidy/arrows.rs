@@ -9,15 +9,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &["base"]),
     ("cache", &["io", "base"]),
     ("net", &["io", "base"]),
-    ("server", &["net", "protocol", "cache", "io", "base"]),
+    ("tls", &["io", "base"]),
+    ("server", &["tls", "net", "protocol", "cache", "io", "base"]),
     ("workload", &[]),
     (
         "scrubjay",
-        &["workload", "server", "net", "protocol", "cache", "io", "base"],
+        &[
+            "workload", "server", "tls", "net", "protocol", "cache", "io", "base",
+        ],
     ),
     (
         "sim",
-        &["server", "net", "protocol", "cache", "workload", "io", "base"],
+        &[
+            "server", "tls", "net", "protocol", "cache", "workload", "io", "base",
+        ],
     ),
     ("xtask", &[]),
 ];

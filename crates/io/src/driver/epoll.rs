@@ -247,6 +247,11 @@ impl Driver for Epoll {
         )?)
     }
 
+    fn end_input(&mut self, socket: &Socket) {
+        // A socket that refuses is at its end already.
+        let _ = rustix::net::shutdown(&socket.fd, rustix::net::Shutdown::Read);
+    }
+
     fn acknowledge_now(&mut self, socket: &Socket) {
         if socket.is_tcp {
             // An optimisation: a socket that refuses is about to fail anyway.

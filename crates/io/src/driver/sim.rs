@@ -416,6 +416,13 @@ impl Driver for Sim {
         Ok(len)
     }
 
+    fn end_input(&mut self, socket: &Socket) {
+        let link = &mut self.network.state.borrow_mut().links[socket.link];
+        link.ended = true;
+        link.delayed.clear();
+        link.to_loop.clear();
+    }
+
     fn acknowledge_now(&mut self, socket: &Socket) {
         self.network.state.borrow_mut().links[socket.link].acknowledged += 1;
     }

@@ -10,13 +10,14 @@ use std::time::Duration;
 use clap::ArgMatches;
 use scrubjay_cache::Cache;
 use scrubjay_io::clock::Clock;
-use scrubjay_io::driver::epoll::Listener;
+use scrubjay_io::driver::epoll;
 use scrubjay_io::entropy;
 use scrubjay_io::process::{self, Launcher, PidFile, Signal};
 use scrubjay_io::thread::{Bell, spawn};
 use scrubjay_net::{Limits, Stop};
-use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, Environment, OptionError, Options};
+use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Environment, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
+use scrubjay_tls::{Certificate, Secure, Tls};
 
 use super::users::UsersFile;
 use crate::args::VERSION;
@@ -28,6 +29,9 @@ const MAINTENANCE_PERIOD: Duration = Duration::from_millis(250);
 
 /// Files that are open besides connections: listeners, event queues, the binary's own.
 const OTHER_FILES: u64 = 64;
+
+/// How often the files of certificates are looked at.
+const CERTIFICATES_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long the cache is left alone when more work is waiting.
 const MAINTENANCE_PAUSE: Duration = Duration::from_millis(1);
@@ -114,13 +118,14 @@ fn say(text: &str) {
 fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), OptionError> {
     let users = UsersFile::open(&options)?;
     let clock = Clock::start();
+    let tls = load_certificates(&options, clock)?;
     let config = options.cache_config(clock.unix_millis_at_start(), entropy::seed());
     let cache = Cache::new(config).map_err(|error| {
         let memory = bytes_text(options.memory_max as u64);
         refused(&format!("cannot start with {memory}"), error)
     })?;
-    let listeners = listen(&options)?;
-    let tcp: Vec<SocketAddr> = listeners.iter().filter_map(Listener::address).collect();
+    let places = listen(&options)?;
+    let tcp: Vec<SocketAddr> = places.iter().filter_map(|place| place.socket.address()).collect();
     let pid_file = write_files(&options, &tcp);
     let background = launcher.is_some();
     if let Some(launcher) = launcher {
@@ -129,7 +134,7 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
             .release(keep_output, options.core_dumps)
             .map_err(|error| refused("-d", error))?;
     } else {
-        eprintln!("{}", banner(&options, &tcp));
+        eprintln!("{}", banner(&options, &places));
     }
     if options.verbosity > 1 {
         say(&layout(&cache.usage()));
@@ -144,7 +149,12 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
             idle_timeout_secs: options.idle_timeout_secs,
         },
     };
-    let shared = Shared::new(Arc::clone(&cache), options, users.as_ref().map(UsersFile::auth));
+    let listeners: Vec<_> = places
+        .into_iter()
+        .map(|place| place.guarded(tls.as_ref()))
+        .collect();
+    let auth = users.as_ref().map(UsersFile::auth);
+    let shared = Shared::new(Arc::clone(&cache), options, auth, tls);
     start_helpers(&shared, clock, users).map_err(|error| refused("cannot start a thread", error))?;
     let ran = scrubjay_net::run(
         &net_config,
@@ -152,6 +162,7 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
         &listeners,
         &shared.net,
         &shared.control,
+        Secure::new,
         |_| CacheService::new(&shared),
     );
     drop(pid_file);
@@ -161,35 +172,72 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
     ran.map_err(|error| refused("the server had to stop", error))
 }
 
-/// Opens all sockets, or says which one cannot be opened.
-fn listen(options: &Options) -> Result<Vec<Listener>, OptionError> {
-    let mut listeners = Vec::new();
-    if let Some(path) = &options.unix_socket {
-        let listener = Listener::unix(Path::new(path), options.unix_mask, options.listen_backlog);
-        listeners.push(listener.map_err(|error| refused(&format!("-s {path}: cannot listen there"), error))?);
+/// Reads the certificates, if connections are to be encrypted.
+fn load_certificates(options: &Options, clock: Clock) -> Result<Option<Arc<Tls>>, OptionError> {
+    if !options.tls.enabled {
+        return Ok(None);
     }
-    for (address, is_needed) in tcp_addresses(options)? {
-        match Listener::tcp(address, options.listen_backlog) {
-            Ok(listener) => listeners.push(listener),
+    let settings = options.tls.settings.clone();
+    let loaded = Tls::load(settings, clock.now());
+    loaded.map(Some).map_err(|error| OptionError {
+        message: error.to_string(),
+        exit: EXIT_USAGE,
+    })
+}
+
+/// A socket that is listened on, and how its connections are guarded.
+struct Place {
+    socket: epoll::Listener,
+    guard: Option<Certificate>,
+}
+
+impl Place {
+    fn guarded(self, tls: Option<&Arc<Tls>>) -> scrubjay_tls::Listener<epoll::Listener> {
+        match (self.guard, tls) {
+            (Some(certificate), Some(tls)) => scrubjay_tls::Listener::secure(self.socket, tls, certificate),
+            _ => scrubjay_tls::Listener::plain(self.socket),
+        }
+    }
+
+    /// What is spoken there, for people.
+    fn transport(&self) -> &'static str {
+        match self.guard {
+            None => "TCP",
+            Some(Certificate::NotAsked) => "TLS",
+            Some(Certificate::Asked) => "TLS, client certificates checked",
+            Some(Certificate::Required) => "TLS, client certificates required",
+        }
+    }
+}
+
+/// Opens all sockets, or says which one cannot be opened.
+fn listen(options: &Options) -> Result<Vec<Place>, OptionError> {
+    let mut places = Vec::new();
+    if let Some(path) = &options.unix_socket {
+        let opened = epoll::Listener::unix(Path::new(path), options.unix_mask, options.listen_backlog);
+        let socket = opened.map_err(|error| refused(&format!("-s {path}: cannot listen there"), error))?;
+        places.push(Place { socket, guard: None });
+    }
+    for (address, guard, is_needed) in tcp_addresses(options)? {
+        match epoll::Listener::tcp(address, options.listen_backlog) {
+            Ok(socket) => places.push(Place { socket, guard }),
             Err(error) if is_needed => {
-                let advice = match error.kind() {
-                    std::io::ErrorKind::AddrInUse => {
-                        "another server is there; stop it, or choose another port with -p"
-                    }
-                    std::io::ErrorKind::AddrNotAvailable => {
-                        "it is no address of this machine; choose another with -l"
-                    }
-                    std::io::ErrorKind::PermissionDenied => {
-                        "ports below 1024 are for root; choose another with -p"
-                    }
-                    _ => "choose another address with -l or port with -p",
-                };
+                let advice = advice_on_listening(error.kind());
                 return Err(refused(&format!("cannot listen on {address} ({advice})"), error));
             }
             Err(_) => {}
         }
     }
-    Ok(listeners)
+    Ok(places)
+}
+
+fn advice_on_listening(error: std::io::ErrorKind) -> &'static str {
+    match error {
+        std::io::ErrorKind::AddrInUse => "another server is there; stop it, or choose another port with -p",
+        std::io::ErrorKind::AddrNotAvailable => "it is no address of this machine; choose another with -l",
+        std::io::ErrorKind::PermissionDenied => "ports below 1024 are for root; choose another with -p",
+        _ => "choose another address with -l or port with -p",
+    }
 }
 
 /// Writes pid file and port file. As in memcached the server goes on without them.
@@ -219,46 +267,59 @@ fn write_files(options: &Options, tcp: &[SocketAddr]) -> Option<PidFile> {
     }
 }
 
-/// Starts the threads beside the workers: one takes signals, one looks after the cache and the users, one verifies their
+/// Starts the threads beside the workers: one takes signals, one looks after the cache and the files, one verifies
 /// passwords if there are users. They end with the process.
 fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -> std::io::Result<()> {
-    let (cache, control, net) = (
-        Arc::clone(&shared.cache),
-        Arc::clone(&shared.control),
-        Arc::clone(&shared.net),
-    );
+    let for_signals = Arc::clone(shared);
     if let Some(users) = &users {
-        let workers = Arc::clone(&control);
+        let workers = Arc::clone(&shared.control);
         spawn("logins", users.auth().verifier(move || workers.wake_all()))?;
     }
     let users = users.map(|users| Arc::new(Mutex::new(users)));
-    let (stopper, reloader) = (Arc::clone(&control), users.clone());
+    let reloader = users.clone();
     spawn("signals", move || {
+        let Shared { control, tls, .. } = &*for_signals;
         loop {
             let signal = process::wait_signal();
-            let is_stopping = stopper.stop() != Stop::No;
-            match (signal, &reloader) {
-                (Signal::Reload, Some(users)) => locked(users).reload(),
-                (Signal::Reload, None) => say("SIGHUP: there is nothing to read anew"),
+            let is_stopping = control.stop() != Stop::No;
+            match signal {
+                Signal::Reload => reload(reloader.as_deref(), tls.as_deref(), clock),
                 // Whoever asks twice is in a hurry.
-                (Signal::Stop, _) if is_stopping => stopper.stop_now(),
-                (Signal::Stop | Signal::StopGracefully, _) => stopper.stop_gracefully(),
+                Signal::Stop if is_stopping => control.stop_now(),
+                Signal::Stop | Signal::StopGracefully => control.stop_gracefully(),
             }
         }
     })?;
+    let shared = Arc::clone(shared);
     spawn("maintenance", move || {
+        let Shared {
+            cache,
+            net,
+            control,
+            tls,
+            ..
+        } = &*shared;
         let bell = Bell::default();
+        let mut looked_at = clock.now();
         loop {
             let held = net.memory.held() + net.curr_connections.load(Ordering::Relaxed) * CONNECTION_BYTES;
             cache.set_held_beside(held);
             net.memory
                 .set_limit((cache.usage().memory_max / CONNECTION_SHARE).max(CONNECTION_MIN));
-            let is_more = cache.maintain(clock.now());
+            let now = clock.now();
+            let is_more = cache.maintain(now);
             if cache.is_held_by_readers() {
                 control.copy_out(&net.memory);
             }
             if let Some(users) = &users {
-                locked(users).look(clock.now());
+                locked(users).look(now);
+            }
+            if u128::from(now.nanos_since(looked_at)) >= CERTIFICATES_PERIOD.as_nanos() {
+                looked_at = now;
+                let reloaded = tls.as_ref().and_then(|tls| tls.reload_if_changed(now));
+                reloaded
+                    .iter()
+                    .for_each(|outcome| say_reloaded("files changed", outcome));
             }
             bell.wait(if is_more {
                 MAINTENANCE_PAUSE
@@ -269,13 +330,39 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
     })
 }
 
+/// SIGHUP: the files of users and of certificates are read anew.
+fn reload(users: Option<&Mutex<UsersFile>>, tls: Option<&Tls>, clock: Clock) {
+    if users.is_none() && tls.is_none() {
+        say("SIGHUP: there is nothing to read anew");
+    }
+    if let Some(users) = users {
+        locked(users).reload();
+    }
+    if let Some(tls) = tls {
+        say_reloaded("SIGHUP", &tls.reload(clock.now()));
+    }
+}
+
 fn locked(users: &Mutex<UsersFile>) -> MutexGuard<'_, UsersFile> {
     users.lock().expect("nothing panics under this lock")
 }
 
+/// Says what became of certificates that were read again.
+fn say_reloaded(why: &str, outcome: &Result<(), scrubjay_tls::CannotLoad>) {
+    match outcome {
+        Ok(()) => say(&format!(
+            "{why}: new connections use the certificates as they are now"
+        )),
+        Err(error) => say(&format!("{why}: the certificates in use stay: {error}")),
+    }
+}
+
 /// What the server says when it is up: one screen.
-fn banner(options: &Options, tcp: &[SocketAddr]) -> String {
-    let tcp = tcp.iter().map(|address| format!("{address} (TCP)"));
+fn banner(options: &Options, places: &[Place]) -> String {
+    let tcp = places.iter().filter_map(|place| {
+        let address = place.socket.address()?;
+        Some(format!("{address} ({})", place.transport()))
+    });
     let unix = options
         .unix_socket
         .iter()
@@ -320,21 +407,21 @@ fn bytes_text(bytes: u64) -> String {
     }
 }
 
-/// The socket addresses behind `-l` and `-p`, looked up, and whether the server cannot do without each.
-fn tcp_addresses(options: &Options) -> Result<Vec<(SocketAddr, bool)>, OptionError> {
+/// The socket addresses behind `-l` and `-p`, looked up, how each is guarded, and whether the server cannot do without it.
+fn tcp_addresses(options: &Options) -> Result<Vec<(SocketAddr, Option<Certificate>, bool)>, OptionError> {
     let mut all = Vec::new();
-    for (host, port) in options.tcp_addresses() {
+    for ((host, port), guard) in options.tcp_listeners() {
         let Some(host) = host else {
-            all.push((SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), true));
+            all.push((SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), guard, true));
             // A machine may have no IPv6.
-            all.push((SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), false));
+            all.push((SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), guard, false));
             continue;
         };
         let what = format!("-l {host}: no such address; give one of this machine's, or 0.0.0.0 for all");
         let found = (host, port)
             .to_socket_addrs()
             .map_err(|error| refused(&what, error))?;
-        all.extend(found.map(|address| (address, true)));
+        all.extend(found.map(|address| (address, guard, true)));
     }
     Ok(all)
 }

@@ -7,4 +7,5 @@ mod options;
 mod plan;
 mod process;
 mod replay;
+mod tls;
 mod why;

@@ -26,7 +26,7 @@ fn wrong_options_are_refused_with_a_way_out() {
     check("-m 64 -I 33m", 64, "lower -I or raise -m");
     check("-p 99999", 64, "takes -1 to 65535");
     check("-t 0", 1, "takes 1 to 1024");
-    check("-Z", 64, "TLS");
+    check("-Z", 64, "ssl_chain_cert");
     check("-Y /no/such/file", 71, "-Y /no/such/file: cannot read");
     check("-Y /dev/null", 64, "no user in it");
     check("-S", 64, "with -Y");

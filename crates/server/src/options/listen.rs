@@ -1,5 +1,7 @@
 //! Addresses behind `-l`.
 
+use scrubjay_tls::Certificate;
+
 use super::Options;
 
 /// One address to listen on, not yet looked up.
@@ -9,7 +11,28 @@ pub struct Listen {
     pub host: Option<String>,
     /// Port, if it was given here; else `-p` holds.
     pub port: Option<u16>,
+    /// Whether it is encrypted.
+    pub guard: Guard,
 }
+
+/// What stands before an address about TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Guard {
+    /// Nothing: as `-Z` and `-o ssl_verify_mode` say.
+    #[default]
+    AsOthers,
+    /// `notls:`, never encrypted.
+    Plain,
+    /// `btls:` or `mtls:`, encrypted, and clients are asked for this.
+    Tls(Certificate),
+}
+
+/// Each prefix with what it means.
+const GUARDS: &[(&str, Guard)] = &[
+    ("notls:", Guard::Plain),
+    ("btls:", Guard::Tls(Certificate::NotAsked)),
+    ("mtls:", Guard::Tls(Certificate::Required)),
+];
 
 impl Listen {
     /// Whether only this machine can reach it, as far as can be told without asking a name server.
@@ -34,20 +57,26 @@ pub(super) fn set(options: &mut Options, list: &str) -> Result<(), String> {
 pub(super) fn text(list: &[Listen]) -> String {
     let one = |listen: &Listen| {
         let host = listen.host.as_deref().unwrap_or("*");
-        match listen.port {
+        let prefix = GUARDS
+            .iter()
+            .find(|(_, guard)| *guard == listen.guard)
+            .map_or("", |(prefix, _)| *prefix);
+        let address = match listen.port {
             Some(port) if host.contains(':') => format!("[{host}]:{port}"),
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
-        }
+        };
+        format!("{prefix}{address}")
     };
     list.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
 fn parse(text: &str) -> Result<Listen, String> {
-    let address = text.strip_prefix("notls:").unwrap_or(text);
+    let guarded = GUARDS
+        .iter()
+        .find_map(|(prefix, guard)| Some((text.strip_prefix(prefix)?, *guard)));
+    let (address, guard) = guarded.unwrap_or((text, Guard::AsOthers));
     for (prefix, why) in [
-        ("btls:", "TLS is not offered yet"),
-        ("mtls:", "TLS is not offered yet"),
         ("proto[", "the protocol is set by -B for all addresses"),
         ("tag[", "tags are for the proxy"),
     ] {
@@ -80,5 +109,5 @@ fn parse(text: &str) -> Result<Listen, String> {
         })
         .transpose()?;
     let host = (host != "*").then(|| host.to_owned());
-    Ok(Listen { host, port })
+    Ok(Listen { host, port, guard })
 }

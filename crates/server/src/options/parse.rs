@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::row::{Effect, Kind, Row, size_text};
-use super::{EXIT_USAGE, Options, Protocol, ROWS};
+use super::{EXIT_USAGE, Options, Protocol, ROWS, tls};
 
 /// What the options depend on besides the command line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct OptionError {
 }
 
 impl OptionError {
-    fn new(exit: u8, message: impl Into<String>) -> OptionError {
+    pub(super) fn new(exit: u8, message: impl Into<String>) -> OptionError {
         OptionError {
             message: message.into(),
             exit,
@@ -202,6 +202,7 @@ pub fn resolve(matches: &ArgMatches, environment: &Environment) -> Result<Option
     settle_memory(&mut options, environment)?;
     settle_listeners(&mut options, environment)?;
     settle_users(&mut options)?;
+    tls::settle(&mut options)?;
     Ok(options)
 }
 

@@ -4,7 +4,7 @@
 //! case by case, and the option list of 1.6.45.
 
 use super::row::{Kind, Row};
-use super::{EXIT_USAGE, Options, Protocol, listen};
+use super::{EXIT_USAGE, Options, Protocol, listen, tls};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -16,7 +16,6 @@ const NO_LRU: &str = "there are no LRU lists to tune; what goes first is decided
 const NO_CRAWLER: &str = "expired items are found by their deadline, no crawler is needed";
 const NO_LOGS: &str = "the watch command is not offered";
 const NO_FLASH: &str = "items are kept in memory only";
-const NO_TLS: &str = "TLS is not offered";
 const NO_PROXY: &str = "this server does not route requests to others";
 
 /// Every option, in the order of the help.
@@ -36,7 +35,7 @@ pub const ROWS: &[Row] = &[
         .short('a').default("700")
         .shows("umask", |o| format!("{:o}", o.unix_mask))
         .differs("a mask that is not octal is refused"),
-    Row::text("listen", "addr", listen::set, "Address to listen on: HOST, HOST:PORT, [IPv6]:PORT, * for all; several with commas, or by giving it again")
+    Row::text("listen", "addr", listen::set, "Address to listen on: HOST, HOST:PORT, [IPv6]:PORT, * for all; several with commas, or by giving it again. Beside -Z, notls: before one leaves it in the clear, mtls: demands a client certificate there, btls: does not")
         .short('l').default("127.0.0.1")
         .shows("inter", |o| if o.listen.is_empty() { "NULL".to_owned() } else { listen::text(&o.listen) })
         .differs("without it, only this machine is served (127.0.0.1); memcached serves every network"),
@@ -123,10 +122,9 @@ pub const ROWS: &[Row] = &[
         .short('Y').exit(EXIT_USAGE)
         .shows("auth_enabled_ascii", |o| o.auth_file.clone().unwrap_or_else(|| yes_no(false)))
         .differs("holds for the binary protocol too, by SASL PLAIN; knows hashed passwords and rights; is read again when it changes"),
-    Row::flag("enable-ssl", |_, _| {}, "Encrypt connections with TLS")
+    Row::flag("enable-ssl", |o, _| o.tls.enabled = true, "Encrypt TCP connections with TLS; needs -o ssl_chain_cert and ssl_key")
         .short('Z').exit(EXIT_USAGE)
-        .shows("ssl_enabled", |_| yes_no(false))
-        .refused("TLS is not offered yet, and the server will not talk in the clear instead"),
+        .shows("ssl_enabled", |o| yes_no(o.tls.enabled)),
 
     // The process.
     Row::flag("daemon", |o, _| o.daemon = true, "Run in the background")
@@ -243,18 +241,32 @@ pub const ROWS: &[Row] = &[
     Row::number("ext_max_sleep", 0, u32::MAX as i64, |_, _| {}, "Longest pause of its threads").extended().unit("microseconds").default("1000000").stat("ext_max_sleep").no_effect(NO_FLASH),
     Row::real("ext_max_frag", 0.0, 1.0, "Fragmentation borne").extended().default("0.80").stat("ext_max_frag").no_effect(NO_FLASH),
     // TLS.
-    Row::text("ssl_chain_cert", "file", ignore_text, "Certificate chain").extended().stat("ssl_chain_cert").no_effect(NO_TLS),
-    Row::text("ssl_key", "file", ignore_text, "Private key").extended().stat("ssl_key").no_effect(NO_TLS),
-    Row::number("ssl_verify_mode", 0, 3, |_, _| {}, "How clients are verified").extended().default("0").stat("ssl_verify_mode").no_effect(NO_TLS),
-    Row::text("ssl_keyformat", "name", ignore_text, "Format of the private key").extended().default("1").stat("ssl_keyformat").no_effect(NO_TLS),
-    Row::text("ssl_ciphers", "list", ignore_text, "Ciphers").extended().default("NULL").stat("ssl_ciphers").no_effect(NO_TLS),
-    Row::text("ssl_ca_cert", "file", ignore_text, "Authorities of clients").extended().default("NULL").stat("ssl_ca_cert").no_effect(NO_TLS),
-    Row::number("ssl_wbuf_size", 1, 1 << 20, |_, _| {}, "Output buffer of a connection").extended().unit("KiB").default("16")
-        .shows("ssl_wbuf_size", |_| "16384".to_owned()).no_effect(NO_TLS),
-    Row::flag("ssl_session_cache", |_, _| {}, "Let clients resume").extended().default("no").stat("ssl_session_cache").no_effect(NO_TLS),
-    Row::flag("ssl_kernel_tls", |_, _| {}, "Leave encryption to the kernel").extended().default("no").stat("ssl_kernel_tls").no_effect(NO_TLS),
-    Row::number("ssl_min_version", 0, 3, |_, _| {}, "Lowest version: 0 TLS 1.0 to 3 TLS 1.3").extended().default("2")
-        .shows("ssl_min_version", |_| "tlsv1.2".to_owned()).no_effect(NO_TLS),
+    Row::text("ssl_chain_cert", "file", tls::set_chain, "Certificate of the server and those between it and its root, in PEM form; read again at SIGHUP, at `refresh_certs` and when it changes")
+        .extended().stat("ssl_chain_cert"),
+    Row::text("ssl_key", "file", tls::set_key, "Private key of the certificate, without a password; read again with it")
+        .extended().stat("ssl_key"),
+    Row::number("ssl_verify_mode", 0, 3, tls::set_verify_mode, "Client certificates: 0 none, 1 checked if one comes, 2 and 3 required")
+        .extended().default("0").stat("ssl_verify_mode")
+        .differs("3 is the same as 2, as nobody is asked twice"),
+    Row::text("ssl_keyformat", "PEM|DER", tls::set_key_format, "Format of the private key")
+        .extended().default("PEM").shows("ssl_keyformat", tls::key_format_text)
+        .differs("ENGINE is refused"),
+    Row::text("ssl_ciphers", "list", tls::set_ciphers, "Cipher suites, with colons, by OpenSSL's names or the standard's; without it all that are offered")
+        .extended().default("NULL").stat("ssl_ciphers")
+        .differs("only suites with forward secrecy and authenticated encryption are known; the error lists them. TLS 1.3's are named here too"),
+    Row::text("ssl_ca_cert", "file", tls::set_authorities, "Authorities that client certificates are checked by, in PEM form; read again with the certificate")
+        .extended().default("NULL").stat("ssl_ca_cert"),
+    Row::number("ssl_wbuf_size", 1, 1 << 20, |_, _| {}, "Output buffer of a worker").extended().unit("KiB").default("16")
+        .shows("ssl_wbuf_size", |_| "16384".to_owned())
+        .no_effect("records have 16 KiB, and four of them are encrypted and sent at a time"),
+    Row::flag("ssl_session_cache", |o, _| o.tls.settings.resumption = true, "Let clients resume sessions")
+        .extended().default("no").shows("ssl_session_cache", |o| yes_no(o.tls.settings.resumption))
+        .differs("by tickets, so nothing is cached; their keys change every six hours and with the certificates"),
+    Row::flag("ssl_kernel_tls", |_, _| {}, "Leave encryption to the kernel").extended().default("no").stat("ssl_kernel_tls")
+        .no_effect("the server encrypts by itself"),
+    Row::text("ssl_min_version", "2|3", tls::set_min_version, "Lowest version: 2 TLS 1.2, 3 TLS 1.3")
+        .extended().default("2").shows("ssl_min_version", tls::min_version_text)
+        .differs("0 and 1, TLS 1.0 and 1.1, are refused"),
     // Proxy.
     Row::text("proxy_config", "file", ignore_text, "Routes of a proxy").extended()
         .refused("a server that was meant to route requests must not answer them itself; start it without this"),

@@ -412,6 +412,7 @@ fn execute(
         }
         Request::CacheMemlimit { megabytes } => set_memory_limit(context, megabytes),
         Request::Shutdown { .. } => reply::SHUTDOWN_OFF,
+        Request::Insides(Insides::RefreshCerts, _) => return refresh_certificates(context, out),
         Request::Insides(insides, line) => answer_insides(insides, &Tokens::cut(line)),
         Request::Get { .. } | Request::Store(_) | Request::Meta(_) | Request::Quit | Request::Http => {
             reply::ERROR
@@ -452,6 +453,20 @@ fn answer_insides(insides: Insides, tokens: &Tokens<'_>) -> Words {
         Insides::Watch => reply::NO_WATCH,
         Insides::Extstore => reply::ERROR,
         Insides::RefreshCerts => reply::NO_TLS,
+    }
+}
+
+/// Reads the certificates again, on this worker: the files are small, and the one who asks wants to know how it went.
+fn refresh_certificates(context: &Context<'_>, out: &mut Vec<u8>) -> Option<Words> {
+    let Some(tls) = &context.shared.tls else {
+        return Some(reply::NO_TLS);
+    };
+    match tls.reload(context.now) {
+        Ok(()) => Some("OK"),
+        Err(error) => {
+            reply::line(out, &format!("SERVER_ERROR {error}"));
+            None
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The statistics as a document: which are measured, which are constants and why.
 
-use super::{GENERAL, ITEMS, SLABS, Source};
+use super::{GENERAL, ITEMS, SLABS, Source, TLS};
 
 /// Why a name is a constant, by what the name begins with; the first row that fits holds.
 const REASONS: &[(&str, &str)] = &[
@@ -44,7 +44,12 @@ fn reason(name: &str) -> Option<&'static str> {
 
 /// All statistics of the tables in Markdown: the measured ones of each group, then the constants.
 pub fn markdown() -> String {
-    let groups = [("stats", GENERAL), ("stats items", ITEMS), ("stats slabs", SLABS)];
+    let groups = [
+        ("stats", GENERAL),
+        ("stats, with -Z", TLS),
+        ("stats items", ITEMS),
+        ("stats slabs", SLABS),
+    ];
     let mut measured = "| command | measured |\n|---|---|\n".to_owned();
     let mut constant = "| command | statistic | always | why |\n|---|---|---|---|\n".to_owned();
     for (command, table) in groups {

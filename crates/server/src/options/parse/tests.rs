@@ -168,7 +168,7 @@ fn what_is_wrong_is_refused_with_memcacheds_exit_status() {
     check("-a 999", 1, "octal");
     check("-l 1.2.3.4:99999", 1, "no port");
     check("-l [::1", 1, "] is missing");
-    check("-l btls:0.0.0.0", 1, "TLS");
+    check("-l btls:0.0.0.0", EXIT_USAGE, "needs -Z");
     check("-S", EXIT_USAGE, "name a file of them with -Y");
     check("-S -Y /etc/users -B ascii", EXIT_USAGE, "leave one of them out");
     check(
@@ -176,7 +176,7 @@ fn what_is_wrong_is_refused_with_memcacheds_exit_status() {
         EXIT_USAGE,
         "name a file of them with -Y",
     );
-    check("-Z", EXIT_USAGE, "TLS");
+    check("-Z", EXIT_USAGE, "ssl_chain_cert");
     check("-o foo", 1, "unknown option -o foo");
     check("-o idle_timout=3", 1, "did you mean idle_timeout?");
     check("-o no_lru_crowler", 1, "did you mean no_lru_crawler?");

@@ -72,7 +72,7 @@ impl Server {
         let cache = Cache::new(config).expect("memory");
         Server {
             worker: cache.worker(),
-            shared: Shared::new(cache, options, None),
+            shared: Shared::new(cache, options, None, None),
             counters: WorkerCounters::default(),
         }
     }
