@@ -7,3 +7,4 @@ pub mod entropy;
 pub mod memory;
 pub mod process;
 pub mod thread;
+pub mod usage;

@@ -11,9 +11,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("net", &["io", "base"]),
     ("server", &["net", "protocol", "cache", "io", "base"]),
     ("workload", &[]),
+    ("load", &["workload", "io", "base"]),
     (
         "scrubjay",
-        &["workload", "server", "net", "protocol", "cache", "io", "base"],
+        &[
+            "load", "workload", "server", "net", "protocol", "cache", "io", "base",
+        ],
     ),
     (
         "sim",

@@ -57,6 +57,13 @@ impl Waker {
     }
 }
 
+impl Socket {
+    /// A connected, non-blocking socket.
+    pub(super) fn of(fd: OwnedFd, is_tcp: bool) -> Socket {
+        Socket { fd, is_tcp }
+    }
+}
+
 impl Epoll {
     /// A driver with nothing to watch.
     ///
@@ -72,6 +79,39 @@ impl Epoll {
     /// Something to wake this driver with.
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.wake))
+    }
+
+    /// As [`Driver::wait`], with a timeout in nanoseconds.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn wait_nanos(&mut self, timeout_nanos: Option<u64>, ready: &mut Vec<Ready>) -> io::Result<()> {
+        ready.clear();
+        let timeout = timeout_nanos.map(|nanos| Timespec {
+            tv_sec: (nanos / 1_000_000_000) as i64,
+            tv_nsec: (nanos % 1_000_000_000) as i64,
+        });
+        let mut buffer = [MaybeUninit::uninit(); EVENTS_MAX];
+        let events = match epoll::wait(&self.epoll, &mut buffer, timeout.as_ref()) {
+            Ok((events, _)) => events,
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        for event in events {
+            let (token, flags) = (event.data.u64(), event.flags);
+            if token == WAKE_TOKEN {
+                let mut count = [0; 8];
+                let _ = rustix::io::read(&*self.wake, &mut count);
+                continue;
+            }
+            let gone = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+            ready.push(Ready {
+                token,
+                readable: gone || flags.contains(EventFlags::IN),
+                writable: gone || flags.contains(EventFlags::OUT),
+            });
+        }
+        Ok(())
     }
 }
 
@@ -149,32 +189,7 @@ impl Driver for Epoll {
     }
 
     fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()> {
-        ready.clear();
-        let timeout = timeout_ms.map(|ms| Timespec {
-            tv_sec: i64::from(ms / 1000),
-            tv_nsec: i64::from(ms % 1000) * 1_000_000,
-        });
-        let mut buffer = [MaybeUninit::uninit(); EVENTS_MAX];
-        let events = match epoll::wait(&self.epoll, &mut buffer, timeout.as_ref()) {
-            Ok((events, _)) => events,
-            Err(Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        for event in events {
-            let (token, flags) = (event.data.u64(), event.flags);
-            if token == WAKE_TOKEN {
-                let mut count = [0; 8];
-                let _ = rustix::io::read(&*self.wake, &mut count);
-                continue;
-            }
-            let gone = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-            ready.push(Ready {
-                token,
-                readable: gone || flags.contains(EventFlags::IN),
-                writable: gone || flags.contains(EventFlags::OUT),
-            });
-        }
-        Ok(())
+        self.wait_nanos(timeout_ms.map(|ms| u64::from(ms) * 1_000_000), ready)
     }
 
     fn add(&mut self, socket: &Socket, token: u64) -> io::Result<()> {
@@ -190,6 +205,7 @@ impl Driver for Epoll {
         let flags = match interest {
             Interest::Read => EventFlags::IN,
             Interest::Write => EventFlags::OUT,
+            Interest::ReadWrite => EventFlags::IN | EventFlags::OUT,
         };
         Ok(epoll::modify(
             &self.epoll,
