@@ -67,10 +67,11 @@ impl Measured {
         Some(usage.cpu_nanos_max() as f64 / NANOS / self.secs)
     }
 
-    /// Whether the load's threads had no time left while the server's had, so that the figures are not the server's.
+    /// Whether the load's threads had no time left while the server's had, as far as is known: the figures are then not the
+    /// server's.
     pub fn is_bound_by_load(&self) -> bool {
         const ALL: f64 = 0.9;
-        self.busy > ALL && self.server_busy().is_some_and(|share| share < ALL)
+        self.busy > ALL && self.server_busy().is_none_or(|share| share < ALL)
     }
 }
 

@@ -125,7 +125,7 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(path) = &self.socket {
-            // The same.
+            // A listener takes the path over and removes it with itself; it may be gone already.
             let _ = Listener::unix(path, 0o700, 1);
         }
     }
@@ -136,7 +136,11 @@ fn spawn(line: &str, on_cores: Option<&[usize]>) -> Result<Child, String> {
     let mut words = line.split_whitespace();
     let program = words.next().ok_or("the command is empty")?;
     let mut command = Command::new(program);
-    command.args(words).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let before = cores();
     if let Some(cores) = on_cores {
         stay_on(cores).map_err(|why| format!("cannot use cores {cores:?}: {why}"))?;

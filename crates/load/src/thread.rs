@@ -368,7 +368,7 @@ impl LoadThread {
             if !lane.is_lossy() {
                 return Err(format!(
                     "no answer for {} s with {} requests in flight on a connection; --timeout allows more",
-                    self.manner.patience / 1_000_000_000,
+                    self.manner.patience as f64 / 1e9,
                     lane.exchange.waiting().count()
                 ));
             }

@@ -223,10 +223,9 @@ impl Scale {
             Axis::Names(_) | Axis::Seconds(_) => None,
         });
         let last_place = places.flatten().copied().fold(0.0, f64::max);
-        let power = |value: f64| 10f64.powf(value.max(1e-9).log10());
         if last_place > 0.0 {
-            let bottom = 10f64.powf(power(low).log10().floor());
-            let top = 10f64.powf(power(high).log10().ceil()).max(bottom * 10.0);
+            let bottom = 10f64.powf(low.max(1e-9).log10().floor());
+            let top = 10f64.powf(high.log10().ceil()).max(bottom * 10.0);
             return Scale {
                 bottom: Some(bottom),
                 top,

@@ -158,7 +158,7 @@ fn workload_args() -> Vec<Arg> {
         text(
             "mix",
             "get=N,set=N,delete=N",
-            "Shares of the operations [default: get=1]",
+            "Shares of the operations, a get of several keys being one [default: get=1]",
         ),
         text(
             "ttl",
