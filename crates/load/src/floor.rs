@@ -8,6 +8,7 @@ use std::sync::mpsc::sync_channel;
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::epoll::{Epoll, Listener, Socket};
 use scrubjay_io::driver::{Driver, Ready};
+use scrubjay_io::thread::spawn;
 use scrubjay_io::usage::Whose;
 
 use crate::transport::Address;
@@ -33,7 +34,7 @@ pub fn start(value_len: u32, cores: Option<Vec<usize>>) -> io::Result<(Address, 
     let listener = Listener::tcp(([127, 0, 0, 1], 0).into(), 1024)?;
     let address = listener.address().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let (sender, receiver) = sync_channel(1);
-    scrubjay_io::thread::spawn("floor", move || {
+    spawn("floor", move || {
         let pinned = cores.map_or(Ok(()), |cores| scrubjay_io::thread::stay_on(&cores));
         // Who asked is waiting.
         let _ = sender.send(pinned.map(|()| scrubjay_io::thread::id()));
