@@ -8,7 +8,7 @@ use std::sync::mpsc::sync_channel;
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::epoll::{Epoll, Listener, Socket};
 use scrubjay_io::driver::{Driver, Ready};
-use scrubjay_io::thread::spawn;
+use scrubjay_io::thread::{id, spawn, stay_on};
 use scrubjay_io::usage::Whose;
 
 use crate::transport::Address;
@@ -35,9 +35,9 @@ pub fn start(value_len: u32, cores: Option<Vec<usize>>) -> io::Result<(Address, 
     let address = listener.address().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let (sender, receiver) = sync_channel(1);
     spawn("floor", move || {
-        let pinned = cores.map_or(Ok(()), |cores| scrubjay_io::thread::stay_on(&cores));
+        let pinned = cores.map_or(Ok(()), |cores| stay_on(&cores));
         // Who asked is waiting.
-        let _ = sender.send(pinned.map(|()| scrubjay_io::thread::id()));
+        let _ = sender.send(pinned.map(|()| id()));
         if let Err(why) = serve(&listener, &vec![b'v'; value_len as usize]) {
             eprintln!("scrubjay bench: the floor stopped: {why}");
         }
