@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use scrubjay_io::clock::Clock;
-use scrubjay_io::driver::Ready;
 use scrubjay_io::driver::epoll::Epoll;
+use scrubjay_io::driver::{Driver, Ready};
 
 use crate::exchange::{Terms, Verb};
 use crate::lane::Lane;
@@ -191,7 +191,10 @@ impl LoadThread {
                 return Ok(());
             }
             let until = self.next_moment().saturating_sub(now);
-            let waited = self.driver.wait_nanos(Some(until), &mut ready);
+            let waited = match self.manner.pace {
+                Some(_) => self.driver.wait_nanos(until, &mut ready),
+                None => self.driver.wait(Some((until / 1_000_000) as u32 + 1), &mut ready),
+            };
             waited.map_err(|why| format!("waiting failed: {why}"))?;
             for event in &ready {
                 let index = event.token as usize;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use scrubjay_base::time::Now;
@@ -85,33 +85,20 @@ impl Epoll {
     ///
     /// # Errors
     /// As `wait`.
-    pub fn wait_nanos(&mut self, timeout_nanos: Option<u64>, ready: &mut Vec<Ready>) -> io::Result<()> {
-        ready.clear();
-        let timeout = timeout_nanos.map(|nanos| Timespec {
+    pub fn wait_nanos(&mut self, nanos: u64, ready: &mut Vec<Ready>) -> io::Result<()> {
+        // epoll itself counts milliseconds and rounds up; the queue can be waited for like any other descriptor.
+        let timeout = Timespec {
             tv_sec: (nanos / 1_000_000_000) as i64,
             tv_nsec: (nanos % 1_000_000_000) as i64,
-        });
-        let mut buffer = [MaybeUninit::uninit(); EVENTS_MAX];
-        let events = match epoll::wait(&self.epoll, &mut buffer, timeout.as_ref()) {
-            Ok((events, _)) => events,
-            Err(Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error.into()),
         };
-        for event in events {
-            let (token, flags) = (event.data.u64(), event.flags);
-            if token == WAKE_TOKEN {
-                let mut count = [0; 8];
-                let _ = rustix::io::read(&*self.wake, &mut count);
-                continue;
+        if nanos > 0 {
+            let queue = &mut [PollFd::new(&self.epoll, PollFlags::IN)];
+            match poll(queue, Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
-            let gone = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-            ready.push(Ready {
-                token,
-                readable: gone || flags.contains(EventFlags::IN),
-                writable: gone || flags.contains(EventFlags::OUT),
-            });
         }
-        Ok(())
+        self.wait(Some(0), ready)
     }
 }
 
@@ -189,7 +176,32 @@ impl Driver for Epoll {
     }
 
     fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()> {
-        self.wait_nanos(timeout_ms.map(|ms| u64::from(ms) * 1_000_000), ready)
+        ready.clear();
+        let timeout = timeout_ms.map(|ms| Timespec {
+            tv_sec: i64::from(ms / 1000),
+            tv_nsec: i64::from(ms % 1000) * 1_000_000,
+        });
+        let mut buffer = [MaybeUninit::uninit(); EVENTS_MAX];
+        let events = match epoll::wait(&self.epoll, &mut buffer, timeout.as_ref()) {
+            Ok((events, _)) => events,
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        for event in events {
+            let (token, flags) = (event.data.u64(), event.flags);
+            if token == WAKE_TOKEN {
+                let mut count = [0; 8];
+                let _ = rustix::io::read(&*self.wake, &mut count);
+                continue;
+            }
+            let gone = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+            ready.push(Ready {
+                token,
+                readable: gone || flags.contains(EventFlags::IN),
+                writable: gone || flags.contains(EventFlags::OUT),
+            });
+        }
+        Ok(())
     }
 
     fn add(&mut self, socket: &Socket, token: u64) -> io::Result<()> {
