@@ -1,21 +1,22 @@
 #!/bin/bash
 # p99.9 of gets at a modest rate: quiet, beside stores that fit, and beside stores that make the server evict and items that expire.
-# bench/pressure.sh SCRUBJAY [SECONDS]: needs memcached and taskset, and two cores with nothing else to do.
+# bench/pressure.sh SCRUBJAY [SECONDS]: three rounds of so many seconds each, of which the medians are printed. Needs memcached
+# and taskset, and two cores with nothing else to do.
 set -eu
-program=$1 secs=${2:-8}
+program=$1 secs=${2:-3}
 folder=$(mktemp -d)
 trap 'kill $server 2>/dev/null || true; rm -rf "$folder"' EXIT
 load="taskset -c 1 $program bench --server $folder/socket"
 
 measure() {
     printf '%-10s %-28s ' "$1" "$2"
-    $load --rate 20000 --connections 16 --pipeline 4 --duration "$secs" --warmup 1 --json |
+    $load --rate 20000 --connections 16 --pipeline 4 --duration "$secs" --warmup 0.5 --rounds 3 --json |
         grep -oE '"median":\{[^}]*\}' | grep -oE '"(hit_ratio|get_p50_us|get_p99_us|get_p999_us|get_max_us)":[0-9.]+' | tr '\n' ' '
     echo
 }
 
 beside() {
-    $load --rate 40000 --mix set=1 --connections 8 --pipeline 16 --key-size 20 --duration $((secs + 3)) "${@:3}" >/dev/null &
+    $load --rate 40000 --mix set=1 --connections 8 --pipeline 16 --key-size 20 --duration $((3 * secs + 3)) "${@:3}" >/dev/null &
     measure "$1" "$2"
     wait $!
 }

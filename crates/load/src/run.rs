@@ -205,6 +205,7 @@ fn watch_until_done(
 fn sum_up(threads: Vec<Done>, window: Window, server: Option<Usage>) -> Result<Measured, String> {
     let mut tally = Tally::default();
     let (mut busy, mut last, mut failure) = (0, window.measured, None);
+    let is_exhausted = threads.iter().any(|done| done.is_exhausted);
     for done in threads {
         tally.add(&done.tally);
         busy = busy.max(done.busy);
@@ -214,13 +215,14 @@ fn sum_up(threads: Vec<Done>, window: Window, server: Option<Usage>) -> Result<M
     if let Some(why) = failure {
         return Err(format!("after {} requests: {why}", tally.requests));
     }
-    let secs = (last.min(window.end).saturating_sub(window.measured)).max(1) as f64 / NANOS;
-    // Replies may come late; the measured time was as long as was said.
-    let secs = if window.end == u64::MAX {
-        secs
-    } else {
-        (window.end - window.measured) as f64 / NANOS
-    };
+    if tally.requests == 0 {
+        return Err(
+            "nothing was answered within the measured time; give it longer, or a shorter --warmup".to_owned(),
+        );
+    }
+    // Replies may come late; the measured time was as long as was said, unless there was nothing left to ask.
+    let end = if is_exhausted { last } else { window.end };
+    let secs = end.saturating_sub(window.measured).max(1) as f64 / NANOS;
     Ok(Measured {
         tally,
         secs,

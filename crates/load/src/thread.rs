@@ -77,6 +77,8 @@ pub(crate) struct Done {
     pub(crate) busy: u64,
     /// When its last reply came.
     pub(crate) last: u64,
+    /// There was nothing left to ask before the time was over.
+    pub(crate) is_exhausted: bool,
     pub(crate) result: Result<(), String>,
 }
 
@@ -97,6 +99,7 @@ pub(crate) struct LoadThread {
     paced: u64,
     /// Nothing more is to be asked.
     is_ending: bool,
+    is_exhausted: bool,
     next_tick: u64,
     published: (u64, u64),
     cpu_at_start: Option<u64>,
@@ -128,6 +131,7 @@ impl LoadThread {
             free: VecDeque::new(),
             paced: 0,
             is_ending: false,
+            is_exhausted: false,
             next_tick: 0,
             published: (0, 0),
             cpu_at_start: None,
@@ -148,6 +152,7 @@ impl LoadThread {
             tally: self.tally,
             busy: self.busy,
             last: self.last,
+            is_exhausted: self.is_exhausted,
             result,
         }
     }
@@ -218,6 +223,12 @@ impl LoadThread {
         }
     }
 
+    /// There is nothing left to ask.
+    fn exhaust(&mut self) {
+        self.is_exhausted = true;
+        self.end();
+    }
+
     fn end(&mut self) {
         if !self.is_ending {
             self.is_ending = true;
@@ -252,7 +263,7 @@ impl LoadThread {
                 break;
             };
             if !self.ask(index, due) {
-                self.end();
+                self.exhaust();
                 break;
             }
             self.paced += 1;
@@ -278,7 +289,7 @@ impl LoadThread {
                 .draw_keys(self.manner.pipeline, &mut self.keys)
                 .is_none()
             {
-                self.end();
+                self.exhaust();
             } else {
                 let version = self.source.draw_version();
                 let lane = &mut self.lanes[index];
@@ -291,7 +302,7 @@ impl LoadThread {
                     break;
                 }
                 if !self.ask(index, now) {
-                    self.end();
+                    self.exhaust();
                     break;
                 }
             }
@@ -388,7 +399,7 @@ impl LoadThread {
 
     /// What was due within the measured time and has not been sent is at least as late as it is now.
     fn note_unsent(&mut self) {
-        if self.manner.pace.is_none() || self.window.end == u64::MAX {
+        if self.manner.pace.is_none() || self.is_exhausted || self.window.end == u64::MAX {
             return;
         }
         let end = self.window.end;

@@ -220,7 +220,7 @@ fn what_goes_wrong_is_told_and_ends_the_run() {
         .map(|address| (address, silent))
         .expect("its address");
     check(
-        &format!("--server {} --pid 1", silent.0),
+        &format!("--server {}", silent.0),
         2,
         &["no answer for 0.3 s", "--timeout"],
     );

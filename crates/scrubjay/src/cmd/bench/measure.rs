@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use scrubjay_io::usage::Whose;
 use scrubjay_load::exchange::Terms;
@@ -110,6 +111,7 @@ pub(super) fn prepare(bench: &Bench) -> Result<(Vec<Subject>, Load), String> {
                 pid,
                 (bench.listen, cores),
                 terms(bench.verify),
+                load.timeout,
             )?);
         }
     }
@@ -139,6 +141,7 @@ impl Subject {
         pid: Option<u32>,
         (listen, cores): (Listen, Option<&[usize]>),
         terms: Arc<Terms>,
+        patience: Duration,
     ) -> Result<Subject, String> {
         let subject = |name: String, address, whose, server| Subject {
             name,
@@ -161,7 +164,7 @@ impl Subject {
             ));
         }
         let address = Address::parse(text)?;
-        let pid = pid.or_else(|| pid_of(text, &address));
+        let pid = pid.or_else(|| pid_of(text, &address, patience));
         Ok(subject(text.to_owned(), address, pid.map(Whose::Process), None))
     }
 }
@@ -172,7 +175,7 @@ fn is_command(text: &str) -> bool {
 }
 
 /// The process of a server on this machine, by its own word.
-fn pid_of(text: &str, address: &Address) -> Option<u32> {
+fn pid_of(text: &str, address: &Address, patience: Duration) -> Option<u32> {
     let is_here = match address {
         Address::Tcp(address) => address.ip().is_loopback(),
         Address::Unix(_) => true,
@@ -182,7 +185,7 @@ fn pid_of(text: &str, address: &Address) -> Option<u32> {
         return None;
     }
     // A server that cannot be asked has no figures of its own; that it cannot be reached shows at once.
-    let stats = Connection::connect(text).ok()?.stats("").ok()?;
+    let stats = Connection::connect_with(text, patience).ok()?.stats("").ok()?;
     stats.iter().find(|(name, _)| name == "pid")?.1.parse().ok()
 }
 
@@ -216,12 +219,12 @@ pub(super) fn measure(
     let mut load = load.clone();
     if phase.is_counted {
         load.duration = None;
-        load.warmup = std::time::Duration::ZERO;
+        load.warmup = Duration::ZERO;
     }
     let sets_only = phase.plan.mix.get + phase.plan.mix.delete == 0.0;
     load.noreply &= sets_only;
     let is_terminal = std::io::stderr().is_terminal();
-    let mut last = (0, std::time::Duration::ZERO);
+    let mut last = (0, Duration::ZERO);
     let mut watch = |progress: Progress| {
         let secs = (progress.elapsed - last.1).as_secs_f64();
         if is_terminal && secs > 0.0 {

@@ -13,8 +13,11 @@ use super::workload::Phase;
 use crate::cmd::chart::{self, Axis, Chart, Series};
 use crate::cmd::lab::write_svg;
 
-/// Rates, in percent of what was reached in a closed loop.
-const STEPS: [u32; 14] = [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100, 110, 120];
+/// Rates, in percent of what was reached in a closed loop. That is no bound: more may be reached with requests in flight on
+/// all connections at all times.
+const STEPS: [u32; 18] = [
+    5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100, 110, 120, 140, 170, 200, 250,
+];
 
 /// Share of the asked rate below which the server does not keep up.
 const KEPT: f64 = 0.97;
