@@ -190,7 +190,7 @@ fn watch_until_done(
     while !is_done && clock.now().nanos() < window.measured {
         is_done = wait_until(window.measured);
     }
-    let before = usage()?;
+    let before = usage();
     while !is_done && clock.now().nanos() < window.end {
         is_done = wait_until(window.end);
         watch(Progress {
@@ -199,7 +199,7 @@ fn watch_until_done(
             hits: common.hits.load(Ordering::Relaxed),
         });
     }
-    Some(usage()?.since(&before))
+    Some(usage()?.since(&before?))
 }
 
 fn sum_up(threads: Vec<Done>, window: Window, server: Option<Usage>) -> Result<Measured, String> {
@@ -215,7 +215,7 @@ fn sum_up(threads: Vec<Done>, window: Window, server: Option<Usage>) -> Result<M
     if let Some(why) = failure {
         return Err(format!("after {} requests: {why}", tally.requests));
     }
-    if tally.requests == 0 {
+    if tally.requests + tally.unsent == 0 {
         return Err(
             "nothing was answered within the measured time; give it longer, or a shorter --warmup".to_owned(),
         );

@@ -345,12 +345,11 @@ impl LoadThread {
             let nanos = now.saturating_sub(waiting.at);
             tally.note(waiting, outcome, nanos, window.has(moment));
         })?;
-        let Some(now) = now else {
-            if len > 0 {
-                lane.moved = self.clock.now().nanos();
-            }
+        if len == 0 {
             return Ok(());
-        };
+        }
+        // What closes a group may come by itself, with nothing left to note.
+        let now = now.unwrap_or_else(|| clock.now().nanos());
         lane.moved = now;
         self.last = now;
         if is_paced {

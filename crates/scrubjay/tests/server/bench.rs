@@ -24,16 +24,18 @@ fn memcached() -> String {
     std::env::var("MEMCACHED_BIN").unwrap_or_else(|_| "memcached".to_owned())
 }
 
-/// A server of one connection after the other that answers whatever comes with `reply`, and closes if that is empty.
+/// A server of one connection after the other that answers whatever comes with `reply`, byte by byte, and closes if that is
+/// empty.
 fn answering(reply: &'static [u8]) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = listener.local_addr().expect("its address").to_string();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut stream = stream;
+            stream.set_nodelay(true).expect("an open socket");
             let mut input = [0; 4096];
             while stream.read(&mut input).is_ok_and(|len| len > 0) && !reply.is_empty() {
-                if stream.write_all(reply).is_err() {
+                if reply.chunks(1).any(|byte| stream.write_all(byte).is_err()) {
                     break;
                 }
             }
@@ -44,7 +46,7 @@ fn answering(reply: &'static [u8]) -> String {
 
 #[test]
 fn what_was_stored_is_found_by_every_protocol_in_both_servers() {
-    let servers = [Server::start("-m 64"), Server::start_memcached("-m 64")];
+    let servers = [Server::start("-m 64 -t 1"), Server::start_memcached("-m 64")];
     for server in &servers {
         for protocol in ["text", "meta", "binary"] {
             for how in [
@@ -79,7 +81,7 @@ fn what_was_stored_is_found_by_every_protocol_in_both_servers() {
 #[test]
 fn stores_without_answers_arrive() {
     for protocol in ["text", "meta", "binary"] {
-        let server = Server::start("-m 64");
+        let server = Server::start("-m 64 -t 1");
         let here = format!(
             "--server 127.0.0.1:{} --protocol {protocol} --json",
             server.ports[0]
@@ -94,7 +96,7 @@ fn stores_without_answers_arrive() {
 
 #[test]
 fn a_named_workload_has_its_phases() {
-    let server = Server::start("-m 64");
+    let server = Server::start("-m 64 -t 1");
     let line = format!(
         "bench --server 127.0.0.1:{} --workload article-test1:0.0002 --json",
         server.ports[0]
@@ -126,19 +128,17 @@ fn a_named_workload_has_its_phases() {
 #[test]
 fn servers_are_started_and_take_turns_beside_the_floor() {
     let memcached = memcached() + " -m 64";
-    let one_run = |server: &str, arguments: &str| {
+    let one_run = |servers: &[&str], arguments: &str| {
         let output = scrubjay(&format!("bench {arguments} --json --connections 2"))
-            .args(["--server", server])
+            .args(servers)
             .output()
             .expect("runs");
         phases(&output, arguments)
     };
+    let own = concat!(env!("CARGO_BIN_EXE_scrubjay"), " -t 1");
     let both = one_run(
-        &memcached,
-        &format!(
-            "--vs {} --floor --fill --requests 500 --rounds 2",
-            env!("CARGO_BIN_EXE_scrubjay")
-        ),
+        &["--server", &memcached, "--vs", own],
+        "--floor --fill --requests 500 --rounds 2",
     );
     let servers = both[0]["servers"].as_array().expect("servers");
     let names: Vec<_> = servers
@@ -153,11 +153,14 @@ fn servers_are_started_and_take_turns_beside_the_floor() {
             "{server}"
         );
     }
-    one_run(&memcached, "--listen unix --fill --expect-hits --requests 500");
-    let udp = one_run(&memcached, "--listen udp --requests 500");
+    one_run(
+        &["--server", &memcached],
+        "--listen unix --fill --expect-hits --requests 500",
+    );
+    let udp = one_run(&["--server", &memcached], "--listen udp --requests 500");
     assert_eq!(round(&udp)["misses"], 500);
     // What is due is answered or told to be late.
-    let paced = one_run(&memcached, "--rate 2000 --duration 0.25");
+    let paced = one_run(&["--server", &memcached], "--rate 2000 --duration 0.25");
     let counts = ["requests", "unsent"].map(|name| round(&paced)[name].as_f64().unwrap_or(0.0));
     assert_eq!(counts.iter().sum::<f64>(), 500.0, "{paced:?}");
 }
@@ -166,16 +169,16 @@ fn servers_are_started_and_take_turns_beside_the_floor() {
 fn a_sweep_has_steps_and_a_chart() {
     let dir = Dir::new();
     let path = dir.path("sweep.svg");
-    let server = Server::start("-m 64");
+    let server = Server::start("-m 64 -t 1");
     let line = format!(
-        "bench --server 127.0.0.1:{} --sweep --fill --keys 100 --duration 0.02 --connections 2 --target-p99 60000 --svg {} --json",
+        "bench --server 127.0.0.1:{} --sweep --fill --keys 100 --duration 0.05 --connections 2 --target-p99 60000 --svg {} --json",
         server.ports[0],
         path.display()
     );
     let curves = phases(&run(&line), &line);
     let steps = curves[0]["steps"].as_array().expect("steps");
     assert!(
-        !steps.is_empty() && steps.iter().all(|step| step["p99_us"].as_f64() > Some(0.0)),
+        !steps.is_empty() && steps.iter().all(|step| step["asked"].as_f64() > Some(0.0)),
         "{curves:?}"
     );
     let svg = std::fs::read_to_string(path).expect("written");
@@ -241,6 +244,7 @@ fn what_goes_wrong_is_told_and_ends_the_run() {
         1,
         &["100 values were not those of their keys"],
     );
+    check(&(on(b"VALUE key 0 3\r\nabc\r\nEND\r\n") + " --no-verify"), 0, &[]);
     check(&on(b"END\r\n"), 0, &[]);
     check(
         &(on(b"END\r\n") + " --expect-hits"),
