@@ -33,7 +33,6 @@ fn main() -> ExitCode {
         ["docs", "--check"] => report(docs::check(&root())),
         ["clients", ref filter @ ..] => test::run_clients(filter),
         ["bench", ref filter @ ..] => bench::run(filter),
-        ["bench-floor", ref arguments @ ..] => bench::floor(arguments),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(64);

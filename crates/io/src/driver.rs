@@ -7,6 +7,7 @@ use std::io::{self, IoSlice};
 
 use scrubjay_base::time::Now;
 
+mod connect;
 pub mod epoll;
 pub mod sim;
 
@@ -28,6 +29,8 @@ pub enum Interest {
     Read,
     /// Room to write; input waits.
     Write,
+    /// Both: who asks must go on reading, or two peers may wait for each other.
+    ReadWrite,
 }
 
 /// Who is at the other end of an accepted connection.

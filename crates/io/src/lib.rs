@@ -9,3 +9,4 @@ pub mod memory;
 pub mod process;
 pub mod terminal;
 pub mod thread;
+pub mod usage;

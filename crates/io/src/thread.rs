@@ -9,6 +9,17 @@ use std::time::Duration;
 /// # Panics
 /// If no thread can be started, or if a task panicked.
 pub fn run_all<R: Send>(tasks: Vec<(String, impl FnOnce() -> R + Send)>) -> Vec<R> {
+    run_beside(tasks, || ()).0
+}
+
+/// As [`run_all`], and runs `own` on this thread meanwhile.
+///
+/// # Panics
+/// As `run_all`.
+pub fn run_beside<R: Send, O>(
+    tasks: Vec<(String, impl FnOnce() -> R + Send)>,
+    own: impl FnOnce() -> O,
+) -> (Vec<R>, O) {
     std::thread::scope(|scope| {
         let threads: Vec<_> = tasks
             .into_iter()
@@ -17,11 +28,51 @@ pub fn run_all<R: Send>(tasks: Vec<(String, impl FnOnce() -> R + Send)>) -> Vec<
                 thread.expect("the operating system starts a thread")
             })
             .collect();
-        threads
+        let own = own();
+        let results = threads
             .into_iter()
             .map(|thread| thread.join().expect("a task does not panic"))
-            .collect()
+            .collect();
+        (results, own)
     })
+}
+
+/// The cores that this thread may run on.
+pub fn cores() -> Vec<usize> {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else {
+        return Vec::new();
+    };
+    (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|core| set.is_set(*core))
+        .collect()
+}
+
+/// Keeps this thread, and what it starts from now on, on `cores`.
+///
+/// # Errors
+/// None of them is there or allowed.
+pub fn stay_on(cores: &[usize]) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core));
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+/// This thread's number, as the kernel lists it below the process.
+pub fn id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Nanoseconds that this thread has been running.
+pub fn cpu_nanos() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Has this thread woken within a few microseconds of the moment it waits for, where the kernel would let it sleep fifty
+/// longer to save energy.
+pub fn wake_precisely() {
+    // Where that is not possible, waiting is less precise and nothing else.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
 /// Starts a thread that runs on its own until the process ends.

@@ -214,7 +214,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         match interest {
             Interest::Read if self.again => After::Again,
             Interest::Read if self.later => After::Later,
-            Interest::Read | Interest::Write => After::Wait,
+            _ => After::Wait,
         }
     }
 

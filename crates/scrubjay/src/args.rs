@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{generate, lab, mrc, passwd, plan, replay, why};
+use crate::cmd::{bench, generate, lab, mrc, passwd, plan, replay, why};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -29,6 +29,7 @@ pub fn command() -> Command {
         .subcommand(server(Command::new("serve")).about("Run the cache server (also without this word)"))
         .subcommand(plan::command())
         .subcommand(replay::command())
+        .subcommand(bench::command())
         .subcommand(lab::command())
         .subcommand(why::command())
         .subcommand(mrc::command())

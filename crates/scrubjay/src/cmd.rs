@@ -1,5 +1,7 @@
 //! The roles of the binary and its small helpers, one module each.
 
+pub mod bench;
+mod chart;
 mod connection;
 pub mod generate;
 pub mod lab;

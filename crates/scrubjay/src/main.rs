@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => cmd::serve::run(matches),
         Some(("plan", matches)) => cmd::plan::run(matches),
         Some(("replay", matches)) => cmd::replay::run(matches),
+        Some(("bench", matches)) => cmd::bench::run(matches),
         Some(("lab", matches)) => cmd::lab::run(matches),
         Some(("why", matches)) => cmd::why::run(matches),
         Some(("mrc", matches)) => cmd::mrc::run(matches),

@@ -66,17 +66,8 @@ impl Tables {
     /// always the same.
     pub fn draw(self, keys: u64, seed: u64) -> impl Iterator<Item = Request> {
         let mut random = StdRng::seed_from_u64(seed);
-        let all = self.ranks.last().copied().unwrap_or(1).max(1);
         std::iter::from_fn(move || {
-            let row = self.popularity.sample(&mut random);
-            let rank = random.random_range(self.ranks[row]..self.ranks[row + 1].max(self.ranks[row] + 1));
-            // The tables' key space is stretched or squeezed to the one asked for.
-            let key = (u128::from(rank) * u128::from(keys) / u128::from(all)) as u64;
-            let key = if all >= keys {
-                key
-            } else {
-                key + random.random_range(0..keys.div_ceil(all)).min(keys - 1 - key)
-            };
+            let key = self.draw_key(keys, &mut random);
             let name = format!("{key:0KEY_LEN$}").into_bytes();
             Some(Request {
                 time: 0,
@@ -88,7 +79,22 @@ impl Tables {
         })
     }
 
-    fn value_len(&self, key: u64, seed: u64) -> u32 {
+    /// Draws one of `keys` keys, counted from 0.
+    pub fn draw_key(&self, keys: u64, random: &mut impl Rng) -> u64 {
+        let all = self.ranks.last().copied().unwrap_or(1).max(1);
+        let row = self.popularity.sample(random);
+        let rank = random.random_range(self.ranks[row]..self.ranks[row + 1].max(self.ranks[row] + 1));
+        // The tables' key space is stretched or squeezed to the one asked for.
+        let key = (u128::from(rank) * u128::from(keys) / u128::from(all)) as u64;
+        if all >= keys {
+            key
+        } else {
+            key + random.random_range(0..keys.div_ceil(all)).min(keys - 1 - key)
+        }
+    }
+
+    /// Bytes of the value of a key.
+    pub fn value_len(&self, key: u64, seed: u64) -> u32 {
         let mut random = chance_of(key, seed);
         let row = self.sizes.sample(&mut random);
         let low = self.bounds[row];

@@ -125,6 +125,22 @@ impl Cluster {
         })
     }
 
+    /// Zipf's alpha of the keys' popularity.
+    pub fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// The operations with their weights.
+    pub fn shares(&self) -> impl Iterator<Item = (Verb, f64)> {
+        let weights = (0..).map_while(|at| self.verb_shares.weight(at));
+        self.verbs.iter().copied().zip(weights)
+    }
+
+    /// What belongs to the key of that rank, as a request for it.
+    pub fn item(&self, rank: u64, seed: u64) -> Request {
+        self.request(rank, seed, Verb::Get, 0)
+    }
+
     /// A request of the key of that rank; what belongs to the key is the same each time.
     fn request(&self, rank: u64, seed: u64, verb: Verb, time: u32) -> Request {
         let mut random = chance_of(rank, seed);

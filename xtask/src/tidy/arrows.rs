@@ -12,10 +12,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tls", &["io", "base"]),
     ("server", &["tls", "net", "protocol", "cache", "io", "base"]),
     ("workload", &[]),
+    ("load", &["workload", "io", "base"]),
     (
         "scrubjay",
         &[
-            "workload", "server", "tls", "net", "protocol", "cache", "io", "base",
+            "load", "workload", "server", "tls", "net", "protocol", "cache", "io", "base",
         ],
     ),
     (

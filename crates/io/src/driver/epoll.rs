@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use scrubjay_base::time::Now;
@@ -57,6 +57,13 @@ impl Waker {
     }
 }
 
+impl Socket {
+    /// A connected, non-blocking socket.
+    pub(super) fn of(fd: OwnedFd, is_tcp: bool) -> Socket {
+        Socket { fd, is_tcp }
+    }
+}
+
 impl Epoll {
     /// A driver with nothing to watch.
     ///
@@ -72,6 +79,26 @@ impl Epoll {
     /// Something to wake this driver with.
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.wake))
+    }
+
+    /// As [`Driver::wait`], with a timeout in nanoseconds.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn wait_nanos(&mut self, nanos: u64, ready: &mut Vec<Ready>) -> io::Result<()> {
+        // epoll itself counts milliseconds and rounds up; the queue can be waited for like any other descriptor.
+        let timeout = Timespec {
+            tv_sec: (nanos / 1_000_000_000) as i64,
+            tv_nsec: (nanos % 1_000_000_000) as i64,
+        };
+        if nanos > 0 {
+            let queue = &mut [PollFd::new(&self.epoll, PollFlags::IN)];
+            match poll(queue, Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.wait(Some(0), ready)
     }
 }
 
@@ -190,6 +217,7 @@ impl Driver for Epoll {
         let flags = match interest {
             Interest::Read => EventFlags::IN,
             Interest::Write => EventFlags::OUT,
+            Interest::ReadWrite => EventFlags::IN | EventFlags::OUT,
         };
         Ok(epoll::modify(
             &self.epoll,

@@ -145,8 +145,8 @@ impl State {
             Watch::Link(link, interest) => {
                 let link = &self.links[link];
                 let has_end = link.ended && link.delayed.is_empty();
-                let readable = interest == Interest::Read && (!link.to_loop.is_empty() || has_end);
-                let writable = interest == Interest::Write && link.to_peer.len() < self.faults.send_buffer;
+                let readable = interest != Interest::Write && (!link.to_loop.is_empty() || has_end);
+                let writable = interest != Interest::Read && link.to_peer.len() < self.faults.send_buffer;
                 (readable || link.reset, writable || link.reset)
             }
         }

@@ -29,22 +29,28 @@ pub(crate) struct Connection {
     key: Vec<u8>,
     value: Vec<u8>,
     output: Vec<u8>,
+    patience: Duration,
 }
 
 impl Connection {
     /// Connects to `HOST:PORT` or the path of a Unix socket.
     pub(crate) fn connect(server: &str) -> Result<Connection, String> {
+        Connection::connect_with(server, PATIENCE)
+    }
+
+    /// As [`Connection::connect`], with the longest wait for a byte, or until the server takes one.
+    pub(crate) fn connect_with(server: &str, patience: Duration) -> Result<Connection, String> {
         let explain = |why: std::io::Error| format!("{server}: {why}; is a server listening there?");
         let (reader, writer): (Box<dyn Read + Send>, Box<dyn Write + Send>) = if server.contains('/') {
             let stream = UnixStream::connect(server).map_err(explain)?;
-            stream.set_read_timeout(Some(PATIENCE)).map_err(explain)?;
-            stream.set_write_timeout(Some(PATIENCE)).map_err(explain)?;
+            stream.set_read_timeout(Some(patience)).map_err(explain)?;
+            stream.set_write_timeout(Some(patience)).map_err(explain)?;
             (Box::new(stream.try_clone().map_err(explain)?), Box::new(stream))
         } else {
             let stream = TcpStream::connect(server).map_err(explain)?;
             stream.set_nodelay(true).map_err(explain)?;
-            stream.set_read_timeout(Some(PATIENCE)).map_err(explain)?;
-            stream.set_write_timeout(Some(PATIENCE)).map_err(explain)?;
+            stream.set_read_timeout(Some(patience)).map_err(explain)?;
+            stream.set_write_timeout(Some(patience)).map_err(explain)?;
             (Box::new(stream.try_clone().map_err(explain)?), Box::new(stream))
         };
         Ok(Connection {
@@ -54,6 +60,7 @@ impl Connection {
             key: Vec::new(),
             value: Vec::new(),
             output: Vec::new(),
+            patience,
         })
     }
 
@@ -69,7 +76,9 @@ impl Connection {
 
     /// Sends what was put.
     pub(crate) fn send(&mut self) -> Result<(), String> {
-        self.writer.write_all(&self.output).map_err(lost)?;
+        self.writer
+            .write_all(&self.output)
+            .map_err(|why| lost(&why, self.patience))?;
         self.output.clear();
         Ok(())
     }
@@ -77,7 +86,10 @@ impl Connection {
     /// Reads a line and returns it without its end.
     pub(crate) fn read_line(&mut self) -> Result<&[u8], String> {
         self.line.clear();
-        let len = self.reader.read_until(b'\n', &mut self.line).map_err(lost)?;
+        let len = self
+            .reader
+            .read_until(b'\n', &mut self.line)
+            .map_err(|why| lost(&why, self.patience))?;
         if len == 0 {
             return Err("the server closed the connection".to_owned());
         }
@@ -109,7 +121,9 @@ impl Connection {
         self.key.clear();
         self.key.extend_from_slice(words[1]);
         self.value.resize(len + 2, 0);
-        self.reader.read_exact(&mut self.value).map_err(lost)?;
+        self.reader
+            .read_exact(&mut self.value)
+            .map_err(|why| lost(&why, self.patience))?;
         Ok(Some((&self.key, &self.value[..len])))
     }
 
@@ -139,11 +153,11 @@ impl Connection {
     }
 }
 
-fn lost(why: std::io::Error) -> String {
+fn lost(why: &std::io::Error, patience: Duration) -> String {
     if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
         return format!(
             "no answer for {} s; is it a server of memcached's text protocol?",
-            PATIENCE.as_secs()
+            patience.as_secs_f64()
         );
     }
     format!("the connection was lost: {why}")

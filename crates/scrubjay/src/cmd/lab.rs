@@ -2,7 +2,6 @@
 //! memcached's classic text protocol. Each fills the server in its way, reads back, and prints what became of the items
 //! beside the server's own accounting.
 
-mod chart;
 mod client;
 mod drift;
 mod evict;
@@ -20,6 +19,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use self::client::{Client, Leave, Memory};
 use self::table::Findings;
+use crate::cmd::chart::{self, Series};
 
 /// Exit status when a server cannot be used or an experiment could not end.
 const UNUSABLE: u8 = 2;
@@ -125,20 +125,22 @@ fn carry_out(experiment: &dyn Experiment, matches: &ArgMatches) -> Result<(), St
         let one_by_one = clients.iter_mut().map(|client| experiment.run(client));
         one_by_one.collect::<Result<_, _>>()?
     };
+    let charts: Vec<Series<'_>> = all.iter().map(Findings::series).collect();
     if let Some(path) = svg {
-        write_svg(path, &chart::svg(&all))?;
+        write_svg(path, &chart::svg(&charts))?;
     }
     let text = if matches.get_flag("json") {
         table::json(&all) + "\n"
     } else {
-        table::text(&all) + "\n" + &chart::blocks(&all)
+        table::text(&all) + "\n" + &chart::blocks(&charts)
     };
     // Nobody is left to tell if standard output is closed.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
 }
 
-fn write_svg(path: &Path, text: &str) -> Result<(), String> {
+/// Writes a chart. An error names the file.
+pub(crate) fn write_svg(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text)
         .map_err(|why| format!("--svg {}: {why}; name a file that can be written", path.display()))
 }

@@ -8,10 +8,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 
-use super::chart::{Axis, Chart};
 use super::client::{Client, Memory};
 use super::table::{Cell, Findings, Section};
 use super::{Experiment, number, number_of, sleep_until};
+use crate::cmd::chart::{Axis, Chart};
 use crate::cmd::value::hash;
 
 /// The -m of the experiment: all keys fit with values of 200 bytes, less than half of them with 800.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use clap::{ArgMatches, Command};
 
-use super::chart::{Axis, Chart};
 use super::client::{Client, Memory, Population};
 use super::table::{Cell, Findings, Section};
 use super::{Experiment, number, number_of, sleep_until};
+use crate::cmd::chart::{Axis, Chart};
 
 /// The -m of the experiment.
 const MEBIBYTES: u64 = 8;

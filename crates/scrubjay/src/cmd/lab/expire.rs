@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::chart::{Axis, Chart};
 use super::client::{Class, Client, Memory, Population};
 use super::table::{Cell, Findings, Section};
 use super::{Experiment, wait};
+use crate::cmd::chart::{Axis, Chart};
 
 /// The -m of the experiment.
 const MEBIBYTES: u64 = 16;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use clap::{ArgMatches, Command};
 
 use super::Experiment;
-use super::chart::{Axis, Chart};
 use super::client::{Class, Client, Memory, Population};
 use super::table::{Cell, Findings, Section};
+use crate::cmd::chart::{Axis, Chart};
 
 /// The default -m of memcached, at which the experiment was first made.
 const MEBIBYTES: u64 = 64;

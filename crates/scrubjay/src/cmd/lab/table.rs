@@ -3,7 +3,7 @@
 use indicatif::HumanCount;
 use serde_json::{Map, json};
 
-use super::chart::Chart;
+use crate::cmd::chart::{Chart, Series};
 
 /// A cell of the table.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +81,14 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
+    /// The main series under the server's name.
+    pub(crate) fn series(&self) -> Series<'_> {
+        Series {
+            name: &self.server,
+            chart: &self.chart,
+        }
+    }
+
     fn section(&self, title: &str) -> Option<&Section> {
         self.sections.iter().find(|section| section.title == title)
     }
@@ -155,7 +163,7 @@ fn identifier(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Cell, Findings, Section, identifier, json, text};
-    use crate::cmd::lab::chart::Chart;
+    use crate::cmd::chart::Chart;
 
     fn findings(server: &str, row: &str) -> Findings {
         let mut section = Section::new("#1: 3 items");

@@ -2,7 +2,7 @@
 //! more of the larger ones come.
 
 use super::TTL;
-use crate::cmd::lab::chart::{Axis, Chart};
+use crate::cmd::chart::{Axis, Chart};
 use crate::cmd::lab::client::{Client, Memory, Population};
 use crate::cmd::lab::storage::calculate_size;
 use crate::cmd::lab::table::{Cell, Findings, Section};

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::TTL;
-use crate::cmd::lab::chart::{Axis, Chart};
+use crate::cmd::chart::{Axis, Chart};
 use crate::cmd::lab::client::{Client, Memory};
 use crate::cmd::lab::table::{Cell, Findings, Section};
 use crate::cmd::lab::{Experiment, sleep_until};

@@ -1,0 +1,232 @@
+//! One run of a load against one server: connects, starts the threads, watches, and puts together what they found.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use scrubjay_io::clock::Clock;
+use scrubjay_io::thread::{Bell, run_beside};
+use scrubjay_io::usage::{Usage, Whose};
+
+use crate::exchange::Terms;
+use crate::source::{Plan, Source};
+use crate::tally::Tally;
+use crate::thread::{Common, Done, LoadThread, Manner, Window};
+use crate::transport::{Address, Transport};
+
+/// How often who watches is told of progress.
+const GLANCE: Duration = Duration::from_millis(200);
+
+const NANOS: f64 = 1e9;
+
+/// How load is put on a server.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Threads, 1 at least.
+    pub threads: usize,
+    /// Connections of all threads together, as many as threads at least.
+    pub connections: usize,
+    /// Requests in flight on a connection, 1 at least.
+    pub pipeline: usize,
+    /// Stores are not answered one by one.
+    pub noreply: bool,
+    /// Requests a second of all threads together; none: a closed loop, as fast as it goes.
+    pub rate: Option<f64>,
+    /// How long is measured; none: until the plan's requests are done.
+    pub duration: Option<Duration>,
+    /// How long before that load runs unmeasured.
+    pub warmup: Duration,
+    /// Longest wait for a connection or a reply.
+    pub timeout: Duration,
+    /// Cores for the threads.
+    pub cores: Option<Vec<usize>>,
+}
+
+/// What a run showed.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What became of the requests.
+    pub tally: Tally,
+    /// Seconds that were measured.
+    pub secs: f64,
+    /// What the server used in that time, if it could be looked at.
+    pub server: Option<Usage>,
+    /// Share of the time that the busiest thread of the load was on a processor.
+    pub busy: f64,
+}
+
+impl Measured {
+    /// Requests a second.
+    pub fn rate(&self) -> f64 {
+        self.tally.requests as f64 / self.secs
+    }
+
+    /// Share of the time that the server's busiest thread was on a processor.
+    pub fn server_busy(&self) -> Option<f64> {
+        let usage = self.server.as_ref()?;
+        Some(usage.cpu_nanos_max() as f64 / NANOS / self.secs)
+    }
+
+    /// Whether the load's threads had no time left while the server's had, as far as is known: the figures are then not the
+    /// server's.
+    pub fn is_bound_by_load(&self) -> bool {
+        const ALL: f64 = 0.9;
+        self.busy > ALL && self.server_busy().is_none_or(|share| share < ALL)
+    }
+}
+
+/// Requests so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Since the beginning.
+    pub elapsed: Duration,
+    /// Keys answered within the measured time.
+    pub requests: u64,
+    /// Hits among them.
+    pub hits: u64,
+}
+
+/// Puts `load` on the server at `address`, whose process or thread is `whose`; `watch` is called now and then meanwhile.
+///
+/// # Errors
+/// The server cannot be reached, goes away, does not answer in time, or does not speak the protocol.
+pub fn run(
+    address: &Address,
+    whose: Option<Whose>,
+    terms: &Arc<Terms>,
+    plan: &Plan,
+    load: &Load,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Measured, String> {
+    let in_context = |why: String| format!("{address}: {why}");
+    let mut transports = connect(address, load)?;
+    let clock = Clock::start();
+    let begin = clock.now().nanos();
+    let measured = begin + nanos(load.warmup);
+    let window = Window {
+        begin,
+        measured,
+        end: load
+            .duration
+            .map_or(u64::MAX, |duration| measured + nanos(duration)),
+    };
+    let common = Arc::new(Common::default());
+    let bell = Bell::default();
+    let running = AtomicU64::new(load.threads as u64);
+    let taken = Arc::new(AtomicU64::new(0));
+    let mut tasks = Vec::new();
+    for number in 0..load.threads {
+        // As even as can be: what is left of the connections goes to the first threads.
+        let left = load.threads - number;
+        let own = transports.split_off(transports.len() - transports.len() / left);
+        let source = Source::new(plan, number as u64, Arc::clone(&taken));
+        let manner = manner(load, plan, number);
+        let thread = LoadThread::new(own, terms, source, manner, (window, clock), Arc::clone(&common));
+        let thread = thread.map_err(in_context)?;
+        let (bell, running) = (&bell, &running);
+        let task = move || {
+            let done = thread.run();
+            if running.fetch_sub(1, Ordering::Relaxed) == 1 {
+                bell.ring();
+            }
+            done
+        };
+        tasks.push((format!("load-{number}"), task));
+    }
+    let own = || watch_until_done(&clock, window, &common, &bell, whose, watch);
+    let (threads, server) = run_beside(tasks, own);
+    sum_up(threads, window, server).map_err(in_context)
+}
+
+fn connect(address: &Address, load: &Load) -> Result<Vec<Transport>, String> {
+    // Files that are open besides the connections.
+    const OTHER_FILES: u64 = 64;
+    let wanted = load.connections as u64 + OTHER_FILES;
+    scrubjay_io::process::raise_open_files(wanted).map_err(|why| {
+        format!(
+            "{} connections: {why}; allow more open files (ulimit -n)",
+            load.connections
+        )
+    })?;
+    (0..load.connections)
+        .map(|_| address.connect(load.timeout))
+        .collect()
+}
+
+fn manner(load: &Load, plan: &Plan, number: usize) -> Manner {
+    let pace = load.rate.map(|rate| {
+        let interval = NANOS * plan.multiget as f64 / rate;
+        (interval * load.threads as f64, interval * number as f64)
+    });
+    Manner {
+        pipeline: load.pipeline,
+        multiget: plan.multiget,
+        noreply: load.noreply,
+        pace,
+        patience: nanos(load.timeout),
+        cores: load.cores.clone(),
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Looks at the server when measuring begins and when it ends, and tells of progress in between.
+fn watch_until_done(
+    clock: &Clock,
+    window: Window,
+    common: &Common,
+    bell: &Bell,
+    whose: Option<Whose>,
+    watch: &mut dyn FnMut(Progress),
+) -> Option<Usage> {
+    let usage = || whose.and_then(Whose::usage);
+    let wait_until = |moment: u64| {
+        let left = Duration::from_nanos(moment.saturating_sub(clock.now().nanos()));
+        bell.wait(left.min(GLANCE))
+    };
+    let mut is_done = false;
+    while !is_done && clock.now().nanos() < window.measured {
+        is_done = wait_until(window.measured);
+    }
+    let before = usage();
+    while !is_done && clock.now().nanos() < window.end {
+        is_done = wait_until(window.end);
+        watch(Progress {
+            elapsed: Duration::from_nanos(clock.now().nanos() - window.begin),
+            requests: common.requests.load(Ordering::Relaxed),
+            hits: common.hits.load(Ordering::Relaxed),
+        });
+    }
+    Some(usage()?.since(&before?))
+}
+
+fn sum_up(threads: Vec<Done>, window: Window, server: Option<Usage>) -> Result<Measured, String> {
+    let mut tally = Tally::default();
+    let (mut busy, mut last, mut failure) = (0, window.measured, None);
+    let is_exhausted = threads.iter().any(|done| done.is_exhausted);
+    for done in threads {
+        tally.add(&done.tally);
+        busy = busy.max(done.busy);
+        last = last.max(done.last);
+        failure = done.result.err().or(failure);
+    }
+    if let Some(why) = failure {
+        return Err(format!("after {} requests: {why}", tally.requests));
+    }
+    if tally.requests + tally.unsent == 0 {
+        return Err(
+            "nothing was answered within the measured time; give it longer, or a shorter --warmup".to_owned(),
+        );
+    }
+    // Replies may come late; the measured time was as long as was said, unless there was nothing left to ask.
+    let end = if is_exhausted { last } else { window.end };
+    let secs = end.saturating_sub(window.measured).max(1) as f64 / NANOS;
+    Ok(Measured {
+        tally,
+        secs,
+        server,
+        busy: busy as f64 / NANOS / secs,
+    })
+}

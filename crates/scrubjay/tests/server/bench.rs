@@ -1,0 +1,257 @@
+//! `scrubjay bench` against running servers, and against ones that behave badly.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::kit::{Dir, Server, run, scrubjay};
+
+/// The phases that a run printed as JSON; complains if it failed.
+fn phases(output: &Output, what: &str) -> Vec<Value> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{what}: {said}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The first round of the first server in the last phase.
+fn round(phases: &[Value]) -> &Value {
+    &phases.last().expect("a phase")["servers"][0]["rounds"][0]
+}
+
+fn memcached() -> String {
+    std::env::var("MEMCACHED_BIN").unwrap_or_else(|_| "memcached".to_owned())
+}
+
+/// A server of one connection after the other that answers whatever comes with `reply`, byte by byte, and closes if that is
+/// empty.
+fn answering(reply: &'static [u8]) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let address = listener.local_addr().expect("its address").to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            stream.set_nodelay(true).expect("an open socket");
+            let mut input = [0; 4096];
+            while stream.read(&mut input).is_ok_and(|len| len > 0) && !reply.is_empty() {
+                if reply.chunks(1).any(|byte| stream.write_all(byte).is_err()) {
+                    break;
+                }
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn what_was_stored_is_found_by_every_protocol_in_both_servers() {
+    let servers = [Server::start("-m 64 -t 1"), Server::start_memcached("-m 64")];
+    for server in &servers {
+        for protocol in ["text", "meta", "binary"] {
+            for how in [
+                "",
+                "--pipeline 7 --multiget 5 --threads 2",
+                "--value-size 1-30000 --keys 200",
+            ] {
+                let line = format!(
+                    "bench --server 127.0.0.1:{} --protocol {protocol} {how} --connections 3 --fill --mix get=3,set=1 \
+                     --expect-hits --requests 2000 --json",
+                    server.ports[0]
+                );
+                let phases = phases(&run(&line), &line);
+                let round = round(&phases);
+                let [requests, hits] = ["requests", "hits"].map(|name| round[name].as_u64().expect(name));
+                assert_eq!(
+                    (requests, round["hit_ratio"].as_f64()),
+                    (2000, Some(1.0)),
+                    "{line}: {round}"
+                );
+                // Three requests of four are gets, and some of those are for five keys.
+                assert!((1300..1950).contains(&hits), "{line}: {round}");
+                assert!(
+                    round["server_cpu_us"].as_f64().is_some(),
+                    "the server tells its process: {round}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn stores_without_answers_arrive() {
+    for protocol in ["text", "meta", "binary"] {
+        let server = Server::start("-m 64 -t 1");
+        let here = format!(
+            "--server 127.0.0.1:{} --protocol {protocol} --json",
+            server.ports[0]
+        );
+        let line =
+            format!("bench {here} --workload queue --keys 500 --requests 20000 --noreply --pipeline 16");
+        assert_eq!(round(&phases(&run(&line), &line))["requests"], 20_000);
+        let line = format!("bench {here} --key-size 16 --keys 500 --requests 1000 --expect-hits");
+        assert_eq!(round(&phases(&run(&line), &line))["hits"], 1000);
+    }
+}
+
+#[test]
+fn a_named_workload_has_its_phases() {
+    let server = Server::start("-m 64 -t 1");
+    let line = format!(
+        "bench --server 127.0.0.1:{} --workload article-test1:0.0002 --json",
+        server.ports[0]
+    );
+    let phases = phases(&run(&line), &line);
+    let titles: Vec<_> = phases
+        .iter()
+        .map(|phase| phase["phase"].as_str().expect("a title"))
+        .collect();
+    assert_eq!(titles, ["set", "get"]);
+    assert_eq!(round(&phases)["hits"], 1000);
+    let mut stream = server.connect();
+    stream
+        .write_all(b"get 1\r\nget 1000\r\nget 1001\r\n")
+        .expect("writable");
+    let mut found = String::new();
+    while found.matches("END").count() < 3 {
+        let mut piece = [0; 512];
+        let len = stream.read(&mut piece).expect("an answer");
+        found += &String::from_utf8_lossy(&piece[..len]);
+    }
+    let lens: Vec<_> = found.lines().filter(|line| line.starts_with("VALUE")).collect();
+    assert!(
+        lens.len() == 2 && lens.iter().all(|line| line.ends_with(" 100")),
+        "{found}"
+    );
+}
+
+#[test]
+fn servers_are_started_and_take_turns_beside_the_floor() {
+    let memcached = memcached() + " -m 64";
+    let one_run = |servers: &[&str], arguments: &str| {
+        let output = scrubjay(&format!("bench {arguments} --json --connections 2"))
+            .args(servers)
+            .output()
+            .expect("runs");
+        phases(&output, arguments)
+    };
+    let own = concat!(env!("CARGO_BIN_EXE_scrubjay"), " -t 1");
+    let both = one_run(
+        &["--server", &memcached, "--vs", own],
+        "--floor --fill --requests 500 --rounds 2",
+    );
+    let servers = both[0]["servers"].as_array().expect("servers");
+    let names: Vec<_> = servers
+        .iter()
+        .map(|one| one["server"].as_str().expect("a name"))
+        .collect();
+    assert_eq!(names[1..], ["scrubjay", "floor"]);
+    for server in servers {
+        let rounds = server["rounds"].as_array().expect("rounds");
+        assert!(
+            rounds.len() == 2 && rounds.iter().all(|round| round["hits"] == 500),
+            "{server}"
+        );
+    }
+    one_run(
+        &["--server", &memcached],
+        "--listen unix --fill --expect-hits --requests 500",
+    );
+    let udp = one_run(&["--server", &memcached], "--listen udp --requests 500");
+    assert_eq!(round(&udp)["misses"], 500);
+    // What is due is answered or told to be late.
+    let paced = one_run(&["--server", &memcached], "--rate 2000 --duration 0.25");
+    let counts = ["requests", "unsent"].map(|name| round(&paced)[name].as_f64().unwrap_or(0.0));
+    assert_eq!(counts.iter().sum::<f64>(), 500.0, "{paced:?}");
+}
+
+#[test]
+fn a_sweep_has_steps_and_a_chart() {
+    let dir = Dir::new();
+    let path = dir.path("sweep.svg");
+    let server = Server::start("-m 64 -t 1");
+    let line = format!(
+        "bench --server 127.0.0.1:{} --sweep --fill --keys 100 --duration 0.05 --connections 2 --target-p99 60000 --svg {} --json",
+        server.ports[0],
+        path.display()
+    );
+    let curves = phases(&run(&line), &line);
+    let steps = curves[0]["steps"].as_array().expect("steps");
+    assert!(
+        !steps.is_empty() && steps.iter().all(|step| step["asked"].as_f64() > Some(0.0)),
+        "{curves:?}"
+    );
+    let svg = std::fs::read_to_string(path).expect("written");
+    assert_eq!(svg.matches("<polyline").count(), 2);
+}
+
+#[test]
+fn what_goes_wrong_is_told_and_ends_the_run() {
+    let check = |arguments: &str, exit: i32, says: &[&str]| {
+        let output = run(&format!(
+            "bench --requests 100 --timeout 0.3 --connections 1 {arguments}"
+        ));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(exit), "{arguments}: {text}");
+        for part in says {
+            assert!(text.contains(part), "{arguments}: {text}");
+        }
+    };
+    let free = TcpListener::bind(("127.0.0.1", 0))
+        .expect("a free port")
+        .local_addr()
+        .expect("its address");
+    check(
+        &format!("--server {free}"),
+        2,
+        &[&free.to_string(), "is a server listening there?"],
+    );
+    check(
+        "--server /no/such.sock",
+        2,
+        &["/no/such.sock", "is a server listening there?"],
+    );
+    check("--server no-such-program", 2, &["no-such-program"]);
+    check(
+        "--server false",
+        2,
+        &["ended with exit status: 1", "run it by hand"],
+    );
+    let silent = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let silent = silent
+        .local_addr()
+        .map(|address| (address, silent))
+        .expect("its address");
+    check(
+        &format!("--server {}", silent.0),
+        2,
+        &["no answer for 0.3 s", "--timeout"],
+    );
+    let on = |reply| format!("--server {} --pid 1", answering(reply));
+    check(&on(b""), 2, &["the server closed the connection"]);
+    check(
+        &on(b"HTTP/1.1 400 Bad Request\r\n"),
+        2,
+        &["unexpected reply", "HTTP/1.1 400"],
+    );
+    check(
+        &on(b"SERVER_ERROR out of memory\r\n"),
+        1,
+        &["100 times SERVER_ERROR out of memory"],
+    );
+    check(
+        &on(b"VALUE key 0 3\r\nabc\r\nEND\r\n"),
+        1,
+        &["100 values were not those of their keys"],
+    );
+    check(&(on(b"VALUE key 0 3\r\nabc\r\nEND\r\n") + " --no-verify"), 0, &[]);
+    check(&on(b"END\r\n"), 0, &[]);
+    check(
+        &(on(b"END\r\n") + " --expect-hits"),
+        1,
+        &["100 gets found nothing where all must"],
+    );
+    check("--server udp://127.0.0.1:1 --mix set=1", 2, &["gets only"]);
+    check("--sweep", 2, &["--sweep chooses rates itself"]);
+    check("--protocol http", 1, &["invalid value 'http'"]);
+}
