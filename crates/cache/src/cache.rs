@@ -10,7 +10,7 @@ use crate::api::{Cause, Config, Counters, CurvePoint, Refusal, Usage, item_size}
 use crate::epoch::Epochs;
 use crate::eviction::{Eviction, Place};
 use crate::expiry::{is_expired, tick, ttl_secs};
-use crate::index::{Entry, Index, KeyHash};
+use crate::index::{Entry, Index, KeyHash, first_pages};
 use crate::item::{ItemRef, NEVER, PIECE_HEADER, Room};
 use crate::ledger::{self, Leaving, Ledger};
 use crate::line::Location;
@@ -191,7 +191,7 @@ impl Cache {
         // One more for background work.
         let members = config.workers_max + 1;
         let cache = Cache {
-            index: Index::new(config.hash_seed),
+            index: Index::new(config.hash_seed, first_pages(memory_max)),
             pool: Pool::new(config.lock_memory),
             epochs: Epochs::new(members),
             reclaimer: Mutex::new(Reclaimer::default()),

@@ -19,8 +19,11 @@ use crate::segment::{Heap, PAGE_LINES, PAGE_SIZE};
 /// Lines of a page that are somebody's home.
 pub(crate) const HOME_LINES: usize = 56;
 
-/// Pages of an empty index.
-pub(crate) const PAGES_MIN: usize = 4;
+/// Pages of an empty index at least and at most.
+const FIRST_PAGES: std::ops::RangeInclusive<usize> = 4..=64;
+
+/// Bytes of the cache for each page of an empty index: a page for every MiB is nothing beside it.
+const BYTES_PER_FIRST_PAGE: usize = 1 << 20;
 
 /// Load, in items per page, above which the index grows: 0.76 of all slots. At 0.8 some pages in a hundred are full.
 pub(crate) const GROW_ABOVE: usize = PAGE_LINES * SLOTS * 76 / 100;
@@ -34,8 +37,20 @@ const SHRINK_BELOW: usize = PAGE_LINES * SLOTS / 3;
 /// Moved pages whose memory is given back together.
 pub(crate) const PUNCH_BATCH: usize = 64;
 
-/// It grows by this share of its pages (one over it).
-pub(crate) const GROWTH_SHARE: usize = 4;
+/// It grows by this share of its pages (one over it), but when it is small by as many as it has, up to so many: a resize ends when
+/// all workers have passed a quiet moment, and until then they may store more than a quarter of a small table holds.
+const GROWTH_SHARE: usize = 4;
+const GROWTH_MIN: usize = 128;
+
+/// Pages of the empty index of a cache of so many bytes.
+pub(crate) fn first_pages(memory_max: usize) -> usize {
+    (memory_max / BYTES_PER_FIRST_PAGE).clamp(*FIRST_PAGES.start(), *FIRST_PAGES.end())
+}
+
+/// Pages that follow on so many when it grows. An even number, so that they can be halved.
+pub(crate) fn grown(pages: usize) -> usize {
+    (pages + (pages / GROWTH_SHARE).max(pages.min(GROWTH_MIN))).next_multiple_of(2)
+}
 
 /// The hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +119,7 @@ impl Geometry {
 #[derive(Debug)]
 pub(crate) struct Index {
     seed: u64,
+    first_pages: usize,
     /// Written by the resizer under `resize`, read by all.
     geometry: AtomicU64,
     /// Pages of the old table that moved wholly. Release on store: the lines in the new table are filled.
@@ -187,14 +203,16 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Index {
-    pub(crate) fn new(seed: u64) -> Index {
+    /// An empty index of so many pages, of which it never has fewer.
+    pub(crate) fn new(seed: u64, first_pages: usize) -> Index {
         let geometry = Geometry {
             extent: 0,
-            pages: PAGES_MIN,
+            pages: first_pages,
             next_pages: 0,
         };
         Index {
             seed,
+            first_pages,
             geometry: AtomicU64::new(geometry.encode()),
             frontier: AtomicU64::new(0),
             page_was_full: AtomicBool::new(false),
@@ -311,7 +329,7 @@ impl Index {
     /// Bytes that the next growth takes, while it lasts.
     pub(crate) fn growth_bytes(&self) -> u64 {
         let pages = self.geometry().pages;
-        ((pages / GROWTH_SHARE + pages.min(2 * PUNCH_BATCH)) * PAGE_SIZE) as u64
+        ((grown(pages) - pages + pages.min(2 * PUNCH_BATCH)) * PAGE_SIZE) as u64
     }
 
     /// Whether so many items are more than the index is to hold at its size.
@@ -326,13 +344,9 @@ impl Index {
         if items > pages * GROW_ABOVE || full {
             // A page can be full by bad luck; growing on and on for that would be waste.
             let enough = full && items < pages * FULL_BELOW;
-            return (!enough).then_some(
-                (pages + (pages / GROWTH_SHARE))
-                    .max(pages + 1)
-                    .next_multiple_of(2),
-            );
+            return (!enough).then_some(grown(pages));
         }
-        (pages > PAGES_MIN && items < pages * SHRINK_BELOW).then(|| (pages / 2).max(PAGES_MIN))
+        (pages > self.first_pages && items < pages * SHRINK_BELOW).then(|| (pages / 2).max(self.first_pages))
     }
 
     /// Moves at most `pages` pages of a resize, starting one if the load asks for it. Returns whether more is to do.
@@ -434,7 +448,10 @@ impl Index {
         let extent = resize
             .leaving
             .map_or(self.geometry().extent, |(extent, _)| extent);
-        heap.punch_pages(extent, resize.punched, to);
+        // Nothing is left for the end where the last batch was a whole one.
+        if to > resize.punched {
+            heap.punch_pages(extent, resize.punched, to);
+        }
         resize.punched = to;
         resize.punch_to = None;
         if resize.leaving.is_some_and(|(_, pages)| pages == to) {

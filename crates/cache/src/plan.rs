@@ -11,7 +11,7 @@ use crate::api::Config;
 use crate::cache::{CacheError, budget_of_segment, check_limits, segment_shift, segments_max};
 use crate::eviction::{self, LOGS, MEAN_SIZE_AT_START};
 use crate::expiry::{BUCKETS, TICKS_PER_SEC, bucket};
-use crate::index::PUNCH_BATCH;
+use crate::index::{PUNCH_BATCH, first_pages, grown};
 use crate::item::{Header, NEVER, PIECE_HEADER, ValueShape};
 use crate::ledger;
 use crate::plan::growth::Growth;
@@ -272,7 +272,7 @@ impl Packing {
 
     /// How many items fit in all, growing the index as they become more.
     fn forecast(&self, growth: &Growth) -> Forecast {
-        let mut pages = growth.first_pages();
+        let mut pages = first_pages(self.memory_max);
         let mut items = 0;
         loop {
             let grows_at = growth.items_before(pages);
@@ -282,7 +282,7 @@ impl Packing {
                 break;
             }
             items = grows_at;
-            let grown = growth.grown(pages);
+            let grown = grown(pages);
             // Of the old table, up to two batches are not given back yet when the new one is complete.
             if self.items_beside(grown + pages.min(2 * PUNCH_BATCH)) < items {
                 break;

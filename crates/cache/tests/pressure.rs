@@ -254,7 +254,7 @@ fn index_grows_and_shrinks_with_its_items_and_loses_none() {
         cache.maintain(now);
     }
     assert!(
-        cache.usage().index_bytes < grown.index_bytes / 20,
+        cache.usage().index_bytes < grown.index_bytes / 16,
         "{} bytes left",
         cache.usage().index_bytes
     );

@@ -3,7 +3,7 @@
 //! Keys fall on home lines at random. A page is full when what its home lines cannot hold exceeds its overflow lines;
 //! of many pages one is full long before the mean one.
 
-use crate::index::{GROW_ABOVE, GROWTH_SHARE, HOME_LINES, PAGES_MIN};
+use crate::index::{GROW_ABOVE, HOME_LINES};
 use crate::line::SLOTS;
 use crate::segment::PAGE_LINES;
 
@@ -23,14 +23,6 @@ impl Growth {
     pub(super) fn new() -> Growth {
         let loads = (0..LOADS).rev().map(|step| GROW_ABOVE - step * LOAD_STEP);
         Growth(loads.map(|load| (load, chance_of_full(load))).collect())
-    }
-
-    pub(super) fn first_pages(&self) -> usize {
-        PAGES_MIN
-    }
-
-    pub(super) fn grown(&self, pages: usize) -> usize {
-        pages + (pages / GROWTH_SHARE).max(1)
     }
 
     /// Items that a table of so many pages holds when it starts to grow.

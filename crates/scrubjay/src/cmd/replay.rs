@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use scrubjay_workload::{Draw, Format};
 
-use self::run::Plan;
+use self::run::{Lives, Plan};
 
 /// Exit status when a value came back that nobody stored.
 const WRONG_VALUES: u8 = 1;
@@ -62,9 +62,26 @@ pub fn command() -> Command {
         .arg(number("keys", "600000", "Size of the key space of a drawn workload"))
         .arg(number("seed", "1", "Seed of a drawn workload"))
         .arg(number("ttl", "0", "Exptime in seconds of items whose trace row has none; 0: they never expire"))
+        .arg(number("rate", "0", "Requests in a second of a drawn workload's own time; 0: as published, or 10,000"))
+        .arg(
+            Arg::new("speed")
+                .long("speed")
+                .value_name("F")
+                .value_parser(speed)
+                .help("Send requests at their time, with F seconds of the trace in one, and let items live by as much less [default: as fast as it goes, with lives as they are]"),
+        )
         .arg(Arg::new("no-verify").long("no-verify").action(ArgAction::SetTrue).help("Do not check the values read"))
         .arg(Arg::new("no-flush").long("no-flush").action(ArgAction::SetTrue).help("Do not empty the server first"))
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the result as JSON"))
+}
+
+/// How many times faster than in the trace time passes.
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text
+        .parse::<f64>()
+        .ok()
+        .filter(|speed| (0.001..=1e6).contains(speed));
+    speed.ok_or_else(|| "give a number from 0.001 to 1000000; 1 is the trace's own speed".to_owned())
 }
 
 /// Runs it.
@@ -96,9 +113,12 @@ fn replay(matches: &ArgMatches) -> Result<u64, String> {
         draw: Draw {
             keys: number("keys").max(1),
             seed: number("seed"),
-            rate: 0.0,
+            rate: number("rate") as f64,
         },
-        ttl: u32::try_from(number("ttl")).unwrap_or(u32::MAX),
+        lives: Lives {
+            ttl: u32::try_from(number("ttl")).unwrap_or(u32::MAX),
+            speed: matches.get_one::<f64>("speed").copied(),
+        },
         verify: !matches.get_flag("no-verify"),
         flush: !matches.get_flag("no-flush"),
     };

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use scrubjay_workload::{Request, Verb};
 
-use super::run::Tally;
+use super::run::{Lives, Tally};
 use crate::cmd::connection::{Connection, exptime};
 use crate::cmd::value::{append_value, is_value};
 
@@ -49,7 +49,7 @@ impl Client {
     pub(crate) fn replay(
         &mut self,
         batch: &[Request],
-        ttl: u32,
+        lives: &Lives,
         verify: bool,
         tally: &mut Tally,
     ) -> Result<(), String> {
@@ -60,7 +60,7 @@ impl Client {
                 Verb::Arith(verb) => self
                     .connection
                     .put(&[verb.as_bytes(), b" ", &request.key, b" 1\r\n"]),
-                Verb::Store(verb) => self.put_store(verb, request, ttl, tally),
+                Verb::Store(verb) => self.put_store(verb, request, lives, tally),
             }
         }
         let start = Instant::now();
@@ -68,24 +68,24 @@ impl Client {
         let mut missed = Vec::new();
         for request in batch {
             let outcome = self.read_reply(request, verify, tally)?;
-            tally.note(request, outcome, start.elapsed());
+            tally.note(request, outcome, lives, start.elapsed());
             if matches!(outcome, Outcome::Miss | Outcome::NotANumber) {
                 missed.push(request);
             }
         }
         for request in &missed {
-            self.put_store("set", request, ttl, tally);
+            self.put_store("set", request, lives, tally);
         }
         self.connection.send()?;
         for request in &missed {
             let stored = self.connection.read_line()? == b"STORED";
-            tally.note_filled(request, stored);
+            tally.note_filled(request, lives, stored);
         }
         Ok(())
     }
 
-    fn put_store(&mut self, verb: &str, request: &Request, ttl: u32, tally: &Tally) {
-        let exptime = exptime(if request.ttl > 0 { request.ttl } else { ttl });
+    fn put_store(&mut self, verb: &str, request: &Request, lives: &Lives, tally: &Tally) {
+        let exptime = exptime(lives.of(request));
         let value_len = if tally.known(&request.key) == Some(Known::Counter) {
             request.value_len.clamp(1, COUNTER_LEN_MAX)
         } else {

@@ -45,8 +45,11 @@ const ROWS: &[Row] = &[
     row("hit ratio", 4, |r| share(r.tally.hits, r.tally.gets)),
     row("miss ratio", 4, |r| share(r.tally.misses(), r.tally.gets)),
     row("misses, first requests", 0, |r| Some(r.tally.first_misses as f64)),
+    row("misses, expired or deleted", 0, |r| {
+        Some(r.tally.dead_misses as f64)
+    }),
     row("misses, others", 0, |r| {
-        Some((r.tally.misses() - r.tally.first_misses) as f64)
+        Some((r.tally.misses() - r.tally.first_misses - r.tally.dead_misses) as f64)
     }),
     row("requests per second", 0, |r| {
         Some(r.tally.requests as f64 / r.elapsed.as_secs_f64())

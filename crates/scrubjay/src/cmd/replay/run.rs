@@ -24,6 +24,9 @@ const PARCEL: usize = 512;
 /// Parcels that wait for a connection's thread.
 const PARCELS_WAITING: usize = 8;
 
+/// Shortest wait for a request's time to come.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+
 /// Requests of a drawn workload when none are asked for.
 const DRAWN_DEFAULT: u64 = 1_000_000;
 
@@ -37,9 +40,29 @@ pub(crate) struct Plan {
     pub(crate) connections: usize,
     pub(crate) depth: usize,
     pub(crate) draw: Draw,
-    pub(crate) ttl: u32,
+    pub(crate) lives: Lives,
     pub(crate) verify: bool,
     pub(crate) flush: bool,
+}
+
+/// How time passes, and how long items live.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lives {
+    /// Seconds of items of which the trace says nothing; 0: they never expire.
+    pub(crate) ttl: u32,
+    /// Seconds of the trace that pass in one; none: requests follow each other as fast as they can, and lives are as written.
+    pub(crate) speed: Option<f64>,
+}
+
+impl Lives {
+    /// Seconds that the request's item is to live; 0: for ever.
+    pub(crate) fn of(&self, request: &Request) -> u32 {
+        let ttl = if request.ttl > 0 { request.ttl } else { self.ttl };
+        match self.speed {
+            Some(speed) if ttl > 0 => ((f64::from(ttl) / speed).round() as u32).max(1),
+            _ => ttl,
+        }
+    }
 }
 
 /// What one server did.
@@ -62,14 +85,45 @@ pub(crate) struct Tally {
     pub(crate) hits: u64,
     /// Misses of keys that had never been asked for or stored before.
     pub(crate) first_misses: u64,
+    /// Misses of keys that were deleted, or whose time was over, to the second.
+    pub(crate) dead_misses: u64,
     /// Sets after a miss that the server did not store, and stores that it refused.
     pub(crate) refused: u64,
     /// Values that were not the key's.
     pub(crate) wrong: u64,
     /// Microseconds from sending to the reply.
     pub(crate) latency: Histogram<u64>,
-    /// Keys seen, by their hash, and what their values must be.
-    seen: HashMap<u64, Option<Known>>,
+    /// Keys seen, by their hash.
+    seen: HashMap<u64, Seen>,
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// What its value must be.
+    known: Option<Known>,
+    /// It was deleted.
+    is_deleted: bool,
+    /// When its time is over.
+    dies: Option<Instant>,
+}
+
+impl Seen {
+    fn stored(&mut self, known: Known, ttl: u32) {
+        if self.known != Some(Known::Counter) {
+            self.known = Some(known);
+        }
+        self.is_deleted = false;
+        self.dies = (ttl > 0).then(|| Instant::now() + Duration::from_secs(ttl.into()));
+    }
+
+    /// Whether nobody can blame the server for a miss: servers that count whole seconds end lives up to one early.
+    fn is_dead(&self) -> bool {
+        self.is_deleted
+            || self
+                .dies
+                .is_some_and(|dies| dies <= Instant::now() + Duration::from_secs(1))
+    }
 }
 
 impl Tally {
@@ -79,6 +133,7 @@ impl Tally {
             gets: 0,
             hits: 0,
             first_misses: 0,
+            dead_misses: 0,
             refused: 0,
             wrong: 0,
             latency: Histogram::new_with_bounds(1, LATENCY_MAX_MICROS, 3).expect("three digits can be kept"),
@@ -88,15 +143,15 @@ impl Tally {
 
     /// What the value of `key` must be, if this replay has stored it.
     pub(crate) fn known(&self, key: &[u8]) -> Option<Known> {
-        self.seen.get(&hash(key)).copied().flatten()
+        self.seen.get(&hash(key)).and_then(|seen| seen.known)
     }
 
-    pub(crate) fn note(&mut self, request: &Request, outcome: Outcome, latency: Duration) {
+    pub(crate) fn note(&mut self, request: &Request, outcome: Outcome, lives: &Lives, latency: Duration) {
         self.requests += 1;
         self.latency.saturating_record(latency.as_micros() as u64);
         let key = hash(&request.key);
         let first = !self.seen.contains_key(&key);
-        let known = self.seen.entry(key).or_default();
+        let seen = self.seen.entry(key).or_default();
         match (outcome, request.verb) {
             (Outcome::Hit, _) => {
                 self.gets += 1;
@@ -105,26 +160,28 @@ impl Tally {
             (Outcome::Miss, _) => {
                 self.gets += 1;
                 self.first_misses += u64::from(first);
+                self.dead_misses += u64::from(seen.is_dead());
             }
-            (Outcome::Stored, Verb::Store("append" | "prepend")) => *known = Some(Known::Joined),
-            (Outcome::Stored, _) if *known != Some(Known::Counter) => {
-                *known = Some(Known::Stored(request.value_len))
-            }
-            (Outcome::NotANumber, _) => *known = Some(Known::Counter),
-            (Outcome::Done, Verb::Arith(_)) => *known = Some(Known::Counter),
-            (Outcome::Stored | Outcome::Done, _) => {}
+            (Outcome::Stored, Verb::Store("append" | "prepend")) => seen.known = Some(Known::Joined),
+            (Outcome::Stored, _) => seen.stored(Known::Stored(request.value_len), lives.of(request)),
+            (Outcome::NotANumber, _) => seen.known = Some(Known::Counter),
+            (Outcome::Done, Verb::Arith(_)) => seen.known = Some(Known::Counter),
+            (Outcome::Done, Verb::Delete) => seen.is_deleted = true,
+            (Outcome::Done, _) => {}
             (Outcome::Refused, _) => {
                 self.refused += 1;
-                *known = None;
+                seen.known = None;
             }
         }
     }
 
-    pub(crate) fn note_filled(&mut self, request: &Request, stored: bool) {
+    pub(crate) fn note_filled(&mut self, request: &Request, lives: &Lives, stored: bool) {
         self.refused += u64::from(!stored);
-        let known = self.seen.entry(hash(&request.key)).or_default();
-        if *known != Some(Known::Counter) {
-            *known = stored.then_some(Known::Stored(request.value_len));
+        let seen = self.seen.entry(hash(&request.key)).or_default();
+        if stored {
+            seen.stored(Known::Stored(request.value_len), lives.of(request));
+        } else if seen.known != Some(Known::Counter) {
+            seen.known = None;
         }
     }
 
@@ -137,6 +194,7 @@ impl Tally {
         self.gets += other.gets;
         self.hits += other.hits;
         self.first_misses += other.first_misses;
+        self.dead_misses += other.dead_misses;
         self.refused += other.refused;
         self.wrong += other.wrong;
         self.latency.add(&other.latency).expect("histograms of one kind");
@@ -220,6 +278,45 @@ fn source(plan: &Plan) -> Result<impl Iterator<Item = Result<Request, String>> +
     Ok(all.take(usize::try_from(limit).unwrap_or(usize::MAX)))
 }
 
+/// The trace's clock beside ours.
+struct Pace {
+    speed: f64,
+    start: Instant,
+    /// The trace's first second, once it is known, and its present one with the requests met in it.
+    first: Option<u32>,
+    second: u32,
+    met: u32,
+    /// Requests in the second before, by which those of the present one are spread.
+    met_before: u32,
+}
+
+impl Pace {
+    fn new(speed: f64) -> Pace {
+        let start = Instant::now();
+        Pace {
+            speed,
+            start,
+            first: None,
+            second: 0,
+            met: 0,
+            met_before: 0,
+        }
+    }
+
+    /// How long to wait before the next request, of this second of the trace; none if it is too little to wait for.
+    fn early(&mut self, time: u32) -> Option<Duration> {
+        let first = *self.first.get_or_insert(time);
+        if time != self.second {
+            (self.second, self.met_before, self.met) = (time, self.met, 0);
+        }
+        self.met += 1;
+        let part = f64::from(self.met) / f64::from(self.met_before.max(self.met));
+        let due = Duration::from_secs_f64((f64::from(time.saturating_sub(first)) + part) / self.speed);
+        let early = due.saturating_sub(self.start.elapsed());
+        (early > PAUSE_MIN).then_some(early)
+    }
+}
+
 /// Hands the requests to the connections' threads.
 fn feed(
     source: impl Iterator<Item = Result<Request, String>>,
@@ -229,8 +326,20 @@ fn feed(
     bar: &ProgressBar,
 ) -> Result<(), String> {
     let mut parcels: Vec<Vec<Request>> = senders.iter().map(|_| Vec::with_capacity(PARCEL)).collect();
+    let mut pace = plan.lives.speed.map(Pace::new);
     for request in source {
         let request = request?;
+        if let Some(pace) = &mut pace
+            && let Some(early) = pace.early(request.time)
+        {
+            for (sender, parcel) in senders.iter().zip(&mut parcels) {
+                if sender.send(std::mem::take(parcel)).is_err() {
+                    return Ok(());
+                }
+            }
+            show(progress, bar);
+            std::thread::sleep(early);
+        }
         let index = (hash(&request.key) >> 32) as usize % plan.connections;
         parcels[index].push(request);
         if parcels[index].len() == PARCEL {
@@ -285,7 +394,7 @@ fn serve(
                 .take(plan.depth)
                 .take_while(|request| keys.insert(&request.key))
                 .count();
-            if let Err(why) = client.replay(&rest[..len], plan.ttl, plan.verify, &mut tally) {
+            if let Err(why) = client.replay(&rest[..len], &plan.lives, plan.verify, &mut tally) {
                 return (tally, Err(why));
             }
             rest = &rest[len..];
