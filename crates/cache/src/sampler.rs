@@ -2,7 +2,8 @@
 //! other sizes, and what they miss is the curve of what more or less memory would bring.
 //!
 //! Only keys whose hash falls into a sample are played. A shadow that comes to hold too many keys halves its sample and
-//! its size, so memory and time stay bounded whatever the cache holds.
+//! its size, so memory stays bounded whatever the cache holds; so it does when the sample brings more events than a
+//! hundredth of a core can play.
 
 use scrubjay_base::sync::whole::{AtomicU32, AtomicU64, Mutex, Ordering, TryLockError};
 
@@ -36,6 +37,9 @@ const KEY_BYTES: usize = 80;
 
 /// One key in this many, as a power of two, is played at most.
 const SHIFT_MIN: u32 = 4;
+
+/// Events played in a tick before the samples are halved: at some 1.5 us each for all shadows, a hundredth of a core.
+const EVENTS_PER_TICK: u32 = 1_600;
 
 /// Decayed misses before a lead counts, and the lead that is needed to change.
 const MISSES_MIN: f64 = 256.0;
@@ -79,6 +83,9 @@ pub(crate) struct Sampler {
 #[derive(Debug)]
 struct State {
     keys_max: usize,
+    /// The tick of the last event, and how many it had.
+    tick: u32,
+    events: u32,
     /// Bytes that the real cache has for items.
     capacity: u64,
     ageings: Vec<Sample>,
@@ -178,6 +185,8 @@ impl Sampler {
             shift: AtomicU32::new(if enough { SHIFT_MIN } else { u64::BITS }),
             state: Mutex::new(State {
                 keys_max,
+                tick: 0,
+                events: 0,
                 capacity: 0,
                 ageings,
                 current: 0,
@@ -247,24 +256,47 @@ impl State {
 
     fn play(&mut self, hash: KeyHash, event: Event, tick: u32) -> Option<Ageing> {
         let (keys_max, capacity) = (self.keys_max, self.capacity);
+        if self.tick != tick {
+            (self.tick, self.events) = (tick, 0);
+        }
+        self.events += 1;
+        if self.events == EVENTS_PER_TICK {
+            self.halve_largest();
+        }
         for sample in self.sizes.iter_mut().filter(|sample| sample.takes(hash)) {
             sample.play(hash, event, tick);
             if sample.shadow.len() > keys_max {
                 sample.halve(capacity);
             }
         }
-        // These are compared with each other: all have the same sample.
         if self.ageings.first().is_some_and(|sample| sample.takes(hash)) {
             for sample in &mut self.ageings {
                 sample.play(hash, event, tick);
             }
             if self.ageings.iter().any(|sample| sample.shadow.len() > keys_max) {
-                self.ageings.iter_mut().for_each(|sample| sample.halve(capacity));
-                self.decayed_at = self.ageings[0].shadow.traffic().0;
+                self.halve_ageings();
             }
             return self.choose();
         }
         None
+    }
+
+    /// Halves the samples that take most keys. The first of a tick to be one too many is played all the same.
+    fn halve_largest(&mut self) {
+        let (shift, capacity) = (self.shift(), self.capacity);
+        self.events = 0;
+        let sizes = self.sizes.iter_mut().filter(|sample| sample.shift == shift);
+        sizes.for_each(|sample| sample.halve(capacity));
+        if self.ageings.first().is_some_and(|sample| sample.shift == shift) {
+            self.halve_ageings();
+        }
+    }
+
+    /// The ageings are compared with each other: all have the same sample.
+    fn halve_ageings(&mut self) {
+        let capacity = self.capacity;
+        self.ageings.iter_mut().for_each(|sample| sample.halve(capacity));
+        self.decayed_at = self.ageings[0].shadow.traffic().0;
     }
 
     fn choose(&mut self) -> Option<Ageing> {
