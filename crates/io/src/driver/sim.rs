@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use scrubjay_base::time::Now;
 
+use super::datagrams::{Inbox, Outbox};
 use super::{Driver, Interest, PeerAddress, Ready};
 use crate::clock::SimClock;
 
@@ -287,6 +288,8 @@ impl Drop for Socket {
 impl Driver for Sim {
     type Socket = Socket;
     type Listener = Listener;
+    /// The simulated network has none.
+    type Datagrams = std::convert::Infallible;
 
     fn now(&mut self) -> Now {
         self.network.clock.now()
@@ -355,6 +358,18 @@ impl Driver for Sim {
             true => Ok(()),
             false => Err(ErrorKind::NotFound.into()),
         }
+    }
+
+    fn add_datagrams(&mut self, socket: &Self::Datagrams, _token: u64) -> io::Result<()> {
+        match *socket {}
+    }
+
+    fn receive(&mut self, socket: &mut Self::Datagrams, _inbox: &mut Inbox) -> io::Result<()> {
+        match *socket {}
+    }
+
+    fn send(&mut self, socket: &mut Self::Datagrams, _outbox: &mut Outbox) -> usize {
+        match *socket {}
     }
 
     fn accept(&mut self, listener: &Listener) -> io::Result<(Socket, PeerAddress)> {
