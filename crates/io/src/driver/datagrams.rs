@@ -150,11 +150,14 @@ impl Socket {
         for (header, address) in headers.iter().zip(&addresses).take(count) {
             // A datagram whose sender cannot be told is kept with no bytes: nobody can be answered.
             let from = address.get();
-            let len = if from.is_some() { header.msg_len as usize } else { 0 };
-            inbox.arrived.push((
-                len,
-                from.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))),
-            ));
+            let len = if from.is_some() {
+                header.msg_len as usize
+            } else {
+                0
+            };
+            inbox
+                .arrived
+                .push((len, from.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))));
         }
         Ok(())
     }
@@ -254,6 +257,11 @@ impl Inbox {
         self.arrived.is_empty()
     }
 
+    /// Drops what it holds.
+    pub fn clear(&mut self) {
+        self.arrived.clear();
+    }
+
     /// The datagram at `index`, and who sent it.
     pub fn get(&self, index: usize) -> (&[u8], SocketAddr) {
         let (len, from) = self.arrived[index];
@@ -266,6 +274,11 @@ impl Outbox {
     /// Whether it is to be sent before more is put into it.
     pub fn is_full(&self) -> bool {
         self.departing.len() >= OUTBOX_MAX || self.bytes.len() >= OUTBOX_BYTES_MAX
+    }
+
+    /// How many datagrams it holds.
+    pub fn len(&self) -> usize {
+        self.departing.len()
     }
 
     /// Whether it holds nothing.
