@@ -207,3 +207,6 @@ fn send<D: Driver>(driver: &mut D, socket: &mut D::Datagrams, outbox: &mut Outbo
     counts.replies += len - unsent;
     counts.bytes_written += bytes;
 }
+
+#[cfg(test)]
+mod tests;

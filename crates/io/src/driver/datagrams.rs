@@ -257,6 +257,16 @@ impl Inbox {
         self.arrived.is_empty()
     }
 
+    /// Adds a datagram that no kernel brought.
+    ///
+    /// # Panics
+    /// If it is full, or the datagram too long.
+    pub fn push(&mut self, datagram: &[u8], from: SocketAddr) {
+        let start = self.arrived.len() * DATAGRAM_LEN_MAX;
+        self.bytes[start..][..DATAGRAM_LEN_MAX][..datagram.len()].copy_from_slice(datagram);
+        self.arrived.push((datagram.len(), from));
+    }
+
     /// Drops what it holds.
     pub fn clear(&mut self) {
         self.arrived.clear();

@@ -7,4 +7,5 @@ mod plan;
 mod process;
 mod replay;
 mod tls;
+mod udp;
 mod why;
