@@ -7,7 +7,10 @@ use std::io::{self, IoSlice};
 
 use scrubjay_base::time::Now;
 
+use datagrams::{Inbox, Outbox};
+
 mod connect;
+pub mod datagrams;
 pub mod epoll;
 pub mod sim;
 
@@ -33,13 +36,15 @@ pub enum Interest {
     ReadWrite,
 }
 
-/// Who is at the other end of an accepted connection.
+/// Who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerAddress {
     /// A TCP peer.
     Tcp(std::net::SocketAddr),
     /// A peer on a unix socket.
     Unix,
+    /// The sender of a datagram, if it says the truth.
+    Udp(std::net::SocketAddr),
 }
 
 /// Sockets, readiness and time of one event loop.
@@ -48,6 +53,8 @@ pub trait Driver {
     type Socket;
     /// A listening socket.
     type Listener;
+    /// A socket of datagrams.
+    type Datagrams;
 
     /// The present moment.
     fn now(&mut self) -> Now;
@@ -82,6 +89,21 @@ pub trait Driver {
     /// # Errors
     /// If it was not added.
     fn remove_listener(&mut self, listener: &Self::Listener) -> io::Result<()>;
+
+    /// Starts to report a socket of datagrams under `token`, for reading.
+    ///
+    /// # Errors
+    /// As `add`.
+    fn add_datagrams(&mut self, socket: &Self::Datagrams, token: u64) -> io::Result<()>;
+
+    /// Fills `inbox` with datagrams that are there, a batch at most.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing is there; others concern one datagram.
+    fn receive(&mut self, socket: &mut Self::Datagrams, inbox: &mut Inbox) -> io::Result<()>;
+
+    /// Sends and clears `outbox`; returns how many datagrams could not be sent. They are lost, as datagrams may be.
+    fn send(&mut self, socket: &mut Self::Datagrams, outbox: &mut Outbox) -> usize;
 
     /// Takes a waiting connection.
     ///

@@ -240,15 +240,17 @@ fn replace_file(path: &Path, suffix: &str, text: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system says about the file.
-pub fn write_port_file(addresses: &[std::net::SocketAddr]) -> io::Result<()> {
+pub fn write_port_file(tcp: &[std::net::SocketAddr], udp: &[std::net::SocketAddr]) -> io::Result<()> {
     let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") else {
         return Ok(());
     };
-    let line = |address: &std::net::SocketAddr| {
+    let line = |(transport, address): (&str, &std::net::SocketAddr)| {
         let family = if address.is_ipv4() { "INET" } else { "INET6" };
-        format!("TCP {family}: {}\n", address.port())
+        format!("{transport} {family}: {}\n", address.port())
     };
-    let text: String = addresses.iter().map(line).collect();
+    let tcp = tcp.iter().map(|address| ("TCP", address));
+    let udp = udp.iter().map(|address| ("UDP", address));
+    let text: String = tcp.chain(udp).map(line).collect();
     replace_file(Path::new(&path), ".lck", &text)
 }
 

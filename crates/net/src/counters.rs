@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use scrubjay_base::sync::OwnLine;
 use scrubjay_io::driver::epoll::Waker;
 
+use crate::datagrams::Counts;
 use crate::memory::Memory;
 
 /// Counts of connections and bytes. Raised at accept and close, and once a turn for bytes.
@@ -29,6 +30,7 @@ pub struct Counters {
     pub idle_kicks: AtomicU64,
     /// What connections hold of memory.
     pub memory: Memory,
+    udp: [OwnLine<Udp>; TRAFFIC_CELLS],
     /// Times that a connection had to wait for its next turn although it had more to do.
     pub conn_yields: AtomicU64,
 }
@@ -43,7 +45,75 @@ struct Traffic {
     written: AtomicU64,
 }
 
+/// A worker's datagrams.
+#[derive(Debug, Default)]
+struct Udp {
+    requests: AtomicU64,
+    replies: AtomicU64,
+    dropped: AtomicU64,
+    refused: AtomicU64,
+    unsent: AtomicU64,
+}
+
+/// Datagrams of all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UdpCounts {
+    /// Datagrams received and answered, or refused in an answer.
+    pub requests: u64,
+    /// Datagrams sent.
+    pub replies: u64,
+    /// Datagrams received and dropped: no header, no request, or from the port of a server.
+    pub dropped: u64,
+    /// Replies not sent because they were longer than the peer may be sent.
+    pub refused_amplification: u64,
+    /// Datagrams that the socket did not take.
+    pub unsent: u64,
+}
+
+impl UdpCounts {
+    /// What was counted since `before`.
+    pub fn since(&self, before: &UdpCounts) -> UdpCounts {
+        UdpCounts {
+            requests: self.requests - before.requests,
+            replies: self.replies - before.replies,
+            dropped: self.dropped - before.dropped,
+            refused_amplification: self.refused_amplification - before.refused_amplification,
+            unsent: self.unsent - before.unsent,
+        }
+    }
+}
+
 impl Counters {
+    pub(crate) fn add_datagrams(&self, worker: usize, counts: &Counts) {
+        let cell = &self.udp[worker % TRAFFIC_CELLS].0;
+        for (sum, count) in [
+            (&cell.requests, counts.requests),
+            (&cell.replies, counts.replies),
+            (&cell.dropped, counts.dropped),
+            (&cell.refused, counts.refused),
+            (&cell.unsent, counts.unsent),
+        ] {
+            if count > 0 {
+                sum.fetch_add(count, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Datagrams since the start.
+    pub fn udp(&self) -> UdpCounts {
+        let sum = |count: fn(&Udp) -> &AtomicU64| {
+            let counts = self.udp.iter().map(|cell| count(&cell.0).load(Ordering::Relaxed));
+            counts.sum()
+        };
+        UdpCounts {
+            requests: sum(|udp| &udp.requests),
+            replies: sum(|udp| &udp.replies),
+            dropped: sum(|udp| &udp.dropped),
+            refused_amplification: sum(|udp| &udp.refused),
+            unsent: sum(|udp| &udp.unsent),
+        }
+    }
+
     pub(crate) fn add_traffic(&self, worker: usize, read: u64, written: u64) {
         if read | written == 0 {
             return;

@@ -3,15 +3,18 @@
 mod addresses;
 mod connection;
 pub mod counters;
+mod datagrams;
 mod memory;
 pub mod output;
 pub mod server;
 pub mod service;
+pub mod udp;
 mod worker;
 
-pub use counters::{Control, Counters, Stop};
+pub use counters::{Control, Counters, Stop, UdpCounts};
+pub use datagrams::UdpConfig;
 pub use memory::Memory;
 pub use output::Output;
-pub use server::{Config, run};
+pub use server::{Config, Sockets, Udp, run};
 pub use service::{Handled, Next, Peer, Service};
 pub use worker::Limits;

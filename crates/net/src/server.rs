@@ -9,6 +9,7 @@ use scrubjay_io::driver::epoll::Epoll;
 
 use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
+use crate::datagrams::{Datagrams, Place, UdpConfig};
 use crate::service::Service;
 use crate::worker::{Flag, Limits, Mailbox, Shared, Worker};
 
@@ -21,7 +22,25 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// Serves `listeners` with `config.workers` threads until `control` says stop; `wrap` makes of each worker's epoll the
+/// What is served.
+#[derive(Debug)]
+pub struct Sockets<L, T> {
+    /// Where connections come from.
+    pub listeners: Vec<L>,
+    /// Where datagrams come from, if they are served.
+    pub udp: Option<Udp<T>>,
+}
+
+/// Where datagrams come from.
+#[derive(Debug)]
+pub struct Udp<T> {
+    /// How they are answered.
+    pub config: UdpConfig,
+    /// For each address its port and a socket for every worker.
+    pub places: Vec<(u16, Vec<T>)>,
+}
+
+/// Serves `sockets` with `config.workers` threads until `control` says stop; `wrap` makes of each worker's epoll the
 /// driver that it is to use, `make_service` is called once for each worker, on its thread. Returns when all workers have
 /// ended.
 ///
@@ -30,14 +49,14 @@ pub struct Config {
 pub fn run<D, S: Service>(
     config: &Config,
     clock: Clock,
-    listeners: &[D::Listener],
+    sockets: Sockets<D::Listener, D::Datagrams>,
     counters: &Arc<Counters>,
     control: &Arc<Control>,
     wrap: impl Fn(Epoll) -> D,
     make_service: impl Fn(usize) -> S + Sync,
 ) -> std::io::Result<()>
 where
-    D: Driver<Listener: Sync, Socket: Send> + Send,
+    D: Driver<Listener: Sync, Socket: Send, Datagrams: Send> + Send,
 {
     let drivers: Vec<Epoll> = (0..config.workers)
         .map(|_| Epoll::new(clock))
@@ -60,9 +79,11 @@ where
         accept_stopped: AtomicBool::new(false),
     };
     let (shared, make_service) = (&shared, &make_service);
-    let work = |index: usize, driver: D| {
-        let own = if index == 0 { listeners } else { &[] };
-        let result = Worker::new(index, driver, make_service(index), shared, own).run();
+    let Sockets { listeners, udp } = sockets;
+    let listeners = &listeners;
+    let work = |index: usize, driver: D, datagrams: Option<Datagrams<D::Datagrams>>| {
+        let own = if index == 0 { &listeners[..] } else { &[] };
+        let result = Worker::new(index, driver, make_service(index), shared, own, datagrams).run();
         if result.is_err() {
             shared.control.stop_now();
         }
@@ -71,8 +92,28 @@ where
     let tasks: Vec<_> = drivers
         .into_iter()
         .map(wrap)
+        .zip(datagrams_by_worker(config.workers, udp))
         .enumerate()
-        .map(|(index, driver)| (format!("worker-{index}"), move || work(index, driver)))
+        .map(|(index, (driver, datagrams))| {
+            (format!("worker-{index}"), move || work(index, driver, datagrams))
+        })
         .collect();
     scrubjay_io::thread::run_all(tasks).into_iter().collect()
+}
+
+/// Each worker's share of the sockets of datagrams.
+fn datagrams_by_worker<T>(workers: usize, udp: Option<Udp<T>>) -> Vec<Option<Datagrams<T>>> {
+    let Some(Udp { config, places }) = udp else {
+        return (0..workers).map(|_| None).collect();
+    };
+    let mut all: Vec<Vec<Place<T>>> = (0..workers).map(|_| Vec::new()).collect();
+    for (port, sockets) in places {
+        assert_eq!(sockets.len(), workers, "a socket for every worker");
+        for (places, socket) in all.iter_mut().zip(sockets) {
+            places.push(Place { socket, port });
+        }
+    }
+    all.into_iter()
+        .map(|places| Some(Datagrams::new(places, &config)))
+        .collect()
 }

@@ -13,6 +13,7 @@ use scrubjay_io::driver::{Driver, PeerAddress, Ready};
 use crate::addresses::Addresses;
 use crate::connection::{After, Connection, Lent};
 use crate::counters::{Control, Counters, Stop};
+use crate::datagrams::Datagrams;
 use crate::output::Output;
 use crate::service::Service;
 
@@ -30,6 +31,9 @@ const ACCEPT_PAUSE_NANOS: u64 = 100_000_000;
 
 /// Tokens from this number on are listeners.
 const LISTENER_TOKENS: u64 = 1 << 63;
+
+/// Tokens from this number on are sockets of datagrams.
+const DATAGRAM_TOKENS: u64 = LISTENER_TOKENS | (1 << 62);
 
 /// How long a graceful stop waits for peers to take their replies.
 const GRACE_MS: u64 = 5_000;
@@ -94,6 +98,7 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     shared: &'a Shared<D::Socket>,
     /// The first worker's; empty in the others.
     listeners: &'a [D::Listener],
+    datagrams: Option<Datagrams<D::Datagrams>>,
     connections: Vec<Option<Connection<D, S>>>,
     vacant: Vec<usize>,
     /// Connections that have more to do.
@@ -119,6 +124,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         service: S,
         shared: &'a Shared<D::Socket>,
         listeners: &'a [D::Listener],
+        datagrams: Option<Datagrams<D::Datagrams>>,
     ) -> Worker<'a, D, S> {
         Worker {
             index,
@@ -126,6 +132,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             service,
             shared,
             listeners,
+            datagrams,
             connections: Vec::new(),
             vacant: Vec::new(),
             again: Vec::new(),
@@ -148,6 +155,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     /// What the driver cannot recover from.
     pub(crate) fn run(mut self) -> std::io::Result<()> {
         self.listen(true)?;
+        self.add_datagrams()?;
         let mut ready = Vec::new();
         while self.shared.control.stop() == Stop::No {
             self.turn(&mut ready)?;
@@ -159,7 +167,8 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     pub(crate) fn turn(&mut self, ready: &mut Vec<Ready>) -> std::io::Result<()> {
         let sweeps =
             self.shared.limits.idle_timeout_secs > 0 || (!self.listening && !self.listeners.is_empty());
-        let timeout = match (self.again.is_empty(), sweeps) {
+        let waits = self.datagrams.as_ref().is_some_and(Datagrams::has_more_to_do);
+        let timeout = match (self.again.is_empty() && !waits, sweeps) {
             (false, _) => Some(0),
             (true, true) => Some(SWEEP_MS),
             (true, false) => None,
@@ -175,7 +184,11 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         let again = std::mem::take(&mut self.again);
         let later = std::mem::take(&mut self.later);
         for ready in ready.iter() {
-            if ready.token >= LISTENER_TOKENS {
+            if ready.token >= DATAGRAM_TOKENS {
+                let place = (ready.token - DATAGRAM_TOKENS) as usize;
+                let datagrams = self.datagrams.iter_mut();
+                datagrams.for_each(|datagrams| datagrams.receive(&mut self.driver, place));
+            } else if ready.token >= LISTENER_TOKENS {
                 self.accept((ready.token - LISTENER_TOKENS) as usize, now)?;
             } else if self.is_current(ready.token) && !self.has_more_to_do(ready.token) {
                 self.serve(ready.token as u32 as usize, ready.readable, now);
@@ -187,9 +200,34 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         for index in later {
             self.serve(index, true, now);
         }
+        self.answer_datagrams();
         self.sweep(now)?;
         self.count_bytes();
         Ok(())
+    }
+
+    fn add_datagrams(&mut self) -> std::io::Result<()> {
+        let places = self.datagrams.iter().flat_map(|datagrams| &datagrams.places);
+        for (number, place) in places.enumerate() {
+            self.driver
+                .add_datagrams(&place.socket, DATAGRAM_TOKENS + number as u64)?;
+        }
+        Ok(())
+    }
+
+    fn answer_datagrams(&mut self) {
+        let Some(datagrams) = &mut self.datagrams else {
+            return;
+        };
+        if !datagrams.has_more_to_do() {
+            return;
+        }
+        datagrams.turn(&mut self.driver, &mut self.service, &mut self.output);
+        self.output.shrink(OUTPUT_KEPT);
+        let counts = std::mem::take(&mut datagrams.counts);
+        self.bytes_read += counts.bytes_read;
+        self.bytes_written += counts.bytes_written;
+        self.shared.counters.add_datagrams(self.index, &counts);
     }
 
     fn is_current(&self, token: u64) -> bool {

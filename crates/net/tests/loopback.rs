@@ -10,7 +10,7 @@ use std::time::Duration;
 use scrubjay_base::time::Now;
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::epoll::Listener;
-use scrubjay_net::{Config, Control, Counters, Handled, Limits, Next, Output, Peer, Service};
+use scrubjay_net::{Config, Control, Counters, Handled, Limits, Next, Output, Peer, Service, Sockets};
 
 /// How long anything may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -76,16 +76,21 @@ fn two_workers_echo_to_all_clients_and_stop() {
             idle_timeout_secs: 0,
         },
     };
+    let sockets = Sockets::<_, scrubjay_io::driver::datagrams::Socket> {
+        listeners: listeners.into(),
+        udp: None,
+    };
     let (counters, control) = (Arc::new(Counters::default()), Arc::new(Control::default()));
     let clock = Clock::start();
     std::thread::scope(|scope| {
-        let server = scope.spawn(|| {
+        let (counters, control) = (&counters, &control);
+        let server = scope.spawn(move || {
             scrubjay_net::run(
                 &config,
                 clock,
-                &listeners,
-                &counters,
-                &control,
+                sockets,
+                counters,
+                control,
                 |epoll| epoll,
                 |_| Echo,
             )

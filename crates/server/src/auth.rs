@@ -153,7 +153,7 @@ impl Auth {
             std::mem::take(&mut *self.failures.lock().expect("nothing panics under this lock"));
         let (name, peer) = last?;
         let peer = match peer {
-            Peer::Tcp(address) => address.to_string(),
+            Peer::Tcp(address) | Peer::Udp(address) => address.to_string(),
             Peer::Unix => "the Unix socket".to_owned(),
         };
         Some(match count {

@@ -7,6 +7,7 @@ mod parse;
 mod row;
 mod table;
 mod tls;
+mod udp;
 
 pub use documents::{markdown, settings};
 pub use listen::{Guard, Listen};
@@ -15,6 +16,7 @@ pub use row::{Effect, Kind, Row, size_text};
 pub use table::ROWS;
 pub use tls::TlsOptions;
 
+use scrubjay_net::udp::Network;
 use scrubjay_tls::Certificate;
 
 /// Exit status of a wrong command line (EX_USAGE of sysexits.h).
@@ -57,14 +59,20 @@ impl Protocol {
     }
 }
 
-/// Where one TCP listener is to be: host (`None` is every address) and port (0 is any free one).
-pub type TcpAddress<'a> = (Option<&'a str>, u16);
+/// Where a socket is to be: host (`None` is every address) and port (0 is any free one).
+pub type Address<'a> = (Option<&'a str>, u16);
 
 /// What the command line came to: checked, complete, in base units.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// TCP port (`-p`): 0 is off, -1 any free one.
     pub port: i32,
+    /// UDP port (`-U`): 0 is off, -1 any free one.
+    pub udp_port: i32,
+    /// Networks that datagrams may come from without a limit to replies, besides loopback (`--udp-allow`).
+    pub udp_allowed: Vec<Network>,
+    /// Bytes that other peers are sent at most for each that they sent by UDP (`--udp-amplification`).
+    pub udp_amplification: u32,
     /// Addresses of `-l`; empty means [`DEFAULT_HOST`].
     pub listen: Vec<Listen>,
     /// Unix socket (`-s`).
@@ -136,6 +144,9 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             port: 11211,
+            udp_port: 0,
+            udp_allowed: Vec::new(),
+            udp_amplification: 3,
             listen: Vec::new(),
             unix_socket: None,
             unix_mask: 0o700,
@@ -181,7 +192,7 @@ impl Options {
     }
 
     /// The TCP listeners asked for; none with `-p 0`, and none beside a Unix socket, as in memcached.
-    pub fn tcp_addresses(&self) -> Vec<TcpAddress<'_>> {
+    pub fn tcp_addresses(&self) -> Vec<Address<'_>> {
         self.tcp_listeners()
             .into_iter()
             .map(|(address, _)| address)
@@ -189,27 +200,36 @@ impl Options {
     }
 
     /// As [`Options::tcp_addresses`], each with what its clients are asked for if it is encrypted.
-    pub fn tcp_listeners(&self) -> Vec<(TcpAddress<'_>, Option<Certificate>)> {
-        if self.port == 0 || self.unix_socket.is_some() {
+    pub fn tcp_listeners(&self) -> Vec<(Address<'_>, Option<Certificate>)> {
+        let guarded = |(address, guard)| (address, self.tls.guard(guard));
+        self.addresses(self.port).into_iter().map(guarded).collect()
+    }
+
+    /// The UDP sockets asked for; none without `-U`, and none beside a Unix socket, as in memcached.
+    pub fn udp_addresses(&self) -> Vec<Address<'_>> {
+        let addresses = self.addresses(self.udp_port).into_iter();
+        addresses.map(|(address, _)| address).collect()
+    }
+
+    fn addresses(&self, port: i32) -> Vec<(Address<'_>, Guard)> {
+        if port == 0 || self.unix_socket.is_some() {
             return Vec::new();
         }
-        let port = u16::try_from(self.port).unwrap_or(0);
+        let port = u16::try_from(port).unwrap_or(0);
         if self.listen.is_empty() {
-            return vec![((Some(DEFAULT_HOST), port), self.tls.guard(Guard::AsOthers))];
+            return vec![((Some(DEFAULT_HOST), port), Guard::AsOthers)];
         }
         let address = |listen: &'_ Listen| listen.port.unwrap_or(port);
         self.listen
             .iter()
-            .map(|listen| {
-                let guard = self.tls.guard(listen.guard);
-                ((listen.host.as_deref(), address(listen)), guard)
-            })
+            .map(|listen| ((listen.host.as_deref(), address(listen)), listen.guard))
             .collect()
     }
 
     /// Whether nobody outside this machine can connect.
     pub fn is_loopback_only(&self) -> bool {
-        self.tcp_addresses().is_empty() || self.listen.iter().all(Listen::is_loopback)
+        let none = self.tcp_addresses().is_empty() && self.udp_addresses().is_empty();
+        none || self.listen.iter().all(Listen::is_loopback)
     }
 
     /// The engine's configuration.

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{Counters as CacheCounters, Usage};
+use scrubjay_net::UdpCounts;
 
 use crate::options;
 use crate::service::Shared;
@@ -68,6 +69,7 @@ pub(crate) struct Baseline {
     commands: [u64; COUNTERS],
     cache: CacheCounters,
     net: [u64; 4],
+    udp: UdpCounts,
 }
 
 /// Everything that `stats` is computed from, read once.
@@ -79,6 +81,7 @@ struct Reading<'a> {
     usage: Usage,
     /// Connections accepted and refused, bytes read and written.
     net: [u64; 4],
+    udp: UdpCounts,
 }
 
 fn command_sums(shared: &Shared) -> [u64; COUNTERS] {
@@ -109,6 +112,7 @@ pub(crate) fn reset(shared: &Shared) {
         commands: command_sums(shared),
         cache: shared.cache.counters(),
         net: net_sums(shared),
+        udp: shared.net.udp(),
     };
     *shared.baseline.lock().expect("nothing panics under this lock") = baseline;
 }
@@ -141,6 +145,7 @@ impl<'a> Reading<'a> {
             cache,
             usage: shared.cache.usage(),
             net,
+            udp: shared.net.udp().since(&baseline.udp),
         }
     }
 
@@ -366,6 +371,18 @@ const GENERAL: &[(&str, Source)] = &[
     ("unread_bytes", Number(|reading| reading.usage.unread_bytes)),
 ];
 
+/// `stats`, where datagrams are served.
+const UDP: &[(&str, Source)] = &[
+    ("udp_requests", Number(|reading| reading.udp.requests)),
+    ("udp_replies", Number(|reading| reading.udp.replies)),
+    ("udp_dropped", Number(|reading| reading.udp.dropped)),
+    (
+        "udp_refused_amplification",
+        Number(|reading| reading.udp.refused_amplification),
+    ),
+    ("udp_unsent", Number(|reading| reading.udp.unsent)),
+];
+
 /// `stats`, where connections are encrypted.
 const TLS: &[(&str, Source)] = &[
     (
@@ -476,6 +493,9 @@ pub(crate) fn report(shared: &Shared, now: Now, group: &[u8], each: &mut dyn FnM
     match group {
         b"" => {
             report_table(&reading, GENERAL, "", each);
+            if shared.options.udp_port != 0 {
+                report_table(&reading, UDP, "", each);
+            }
             if shared.tls.is_some() {
                 report_table(&reading, TLS, "", each);
             }

@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 
 use scrubjay_base::time::Now;
+use scrubjay_io::driver::datagrams::{Inbox, Outbox};
 use scrubjay_io::driver::{Driver, Interest, PeerAddress, Ready};
 
 use crate::certificates::Tls;
@@ -292,6 +293,7 @@ impl<'a> Rest<'a> {
 impl<D: Driver> Driver for Secure<D> {
     type Socket = Socket<D::Socket>;
     type Listener = Listener<D::Listener>;
+    type Datagrams = D::Datagrams;
 
     fn now(&mut self) -> Now {
         self.plain.now()
@@ -338,6 +340,18 @@ impl<D: Driver> Driver for Secure<D> {
 
     fn remove_listener(&mut self, listener: &Self::Listener) -> io::Result<()> {
         self.plain.remove_listener(&listener.plain)
+    }
+
+    fn add_datagrams(&mut self, socket: &Self::Datagrams, token: u64) -> io::Result<()> {
+        self.plain.add_datagrams(socket, token)
+    }
+
+    fn receive(&mut self, socket: &mut Self::Datagrams, inbox: &mut Inbox) -> io::Result<()> {
+        self.plain.receive(socket, inbox)
+    }
+
+    fn send(&mut self, socket: &mut Self::Datagrams, outbox: &mut Outbox) -> usize {
+        self.plain.send(socket, outbox)
     }
 
     fn accept(&mut self, listener: &Self::Listener) -> io::Result<(Self::Socket, PeerAddress)> {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use scrubjay_base::time::Now;
 
+use super::datagrams::{self, Inbox, Outbox};
 use super::{Driver, Interest, PeerAddress, Ready};
 use crate::clock::Clock;
 
@@ -170,6 +171,7 @@ impl Drop for Listener {
 impl Driver for Epoll {
     type Socket = Socket;
     type Listener = Listener;
+    type Datagrams = datagrams::Socket;
 
     fn now(&mut self) -> Now {
         self.clock.now()
@@ -238,6 +240,23 @@ impl Driver for Epoll {
 
     fn remove_listener(&mut self, listener: &Listener) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, &listener.fd)?)
+    }
+
+    fn add_datagrams(&mut self, socket: &datagrams::Socket, token: u64) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.epoll,
+            socket.fd(),
+            EventData::new_u64(token),
+            EventFlags::IN,
+        )?)
+    }
+
+    fn receive(&mut self, socket: &mut datagrams::Socket, inbox: &mut Inbox) -> io::Result<()> {
+        socket.receive(inbox)
+    }
+
+    fn send(&mut self, socket: &mut datagrams::Socket, outbox: &mut Outbox) -> usize {
+        socket.send(outbox)
     }
 
     fn accept(&mut self, listener: &Listener) -> io::Result<(Socket, PeerAddress)> {

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use scrubjay_base::time::Now;
 
+use super::datagrams::{BATCH, Inbox, Outbox};
 use super::{Driver, Interest, PeerAddress, Ready};
 use crate::clock::SimClock;
 
@@ -284,9 +285,21 @@ impl Drop for Socket {
     }
 }
 
+/// A socket of datagrams that a test fills and empties. It is not reported by `wait`: whoever has it knows what is in it.
+#[derive(Debug)]
+pub struct Datagrams {
+    /// What will be received.
+    pub arriving: VecDeque<(Vec<u8>, SocketAddr)>,
+    /// What was sent.
+    pub sent: Vec<(Vec<u8>, SocketAddr)>,
+    /// How many more can be sent; the rest is lost.
+    pub room: usize,
+}
+
 impl Driver for Sim {
     type Socket = Socket;
     type Listener = Listener;
+    type Datagrams = Datagrams;
 
     fn now(&mut self) -> Now {
         self.network.clock.now()
@@ -355,6 +368,29 @@ impl Driver for Sim {
             true => Ok(()),
             false => Err(ErrorKind::NotFound.into()),
         }
+    }
+
+    fn add_datagrams(&mut self, _socket: &Datagrams, _token: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn receive(&mut self, socket: &mut Datagrams, inbox: &mut Inbox) -> io::Result<()> {
+        inbox.clear();
+        let len = socket.arriving.len().min(BATCH);
+        for (bytes, from) in socket.arriving.drain(..len) {
+            inbox.push(&bytes, from);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, socket: &mut Datagrams, outbox: &mut Outbox) -> usize {
+        let taken = socket.room.min(outbox.len());
+        let sent = outbox.iter().take(taken);
+        socket.sent.extend(sent.map(|(bytes, to)| (bytes.to_vec(), to)));
+        socket.room -= taken;
+        let lost = outbox.len() - taken;
+        outbox.clear();
+        lost
     }
 
     fn accept(&mut self, listener: &Listener) -> io::Result<(Socket, PeerAddress)> {

@@ -113,7 +113,7 @@ impl Setup {
 
     fn worker(&self) -> Worker<'_, Sim, Echo> {
         let driver = self.network.driver();
-        let mut worker = Worker::new(0, driver, Echo::default(), &self.shared, &self.listeners);
+        let mut worker = Worker::new(0, driver, Echo::default(), &self.shared, &self.listeners, None);
         worker.listen(true).unwrap();
         worker
     }

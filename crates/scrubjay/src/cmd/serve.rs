@@ -10,11 +10,12 @@ use std::time::Duration;
 use clap::ArgMatches;
 use scrubjay_cache::Cache;
 use scrubjay_io::clock::Clock;
-use scrubjay_io::driver::epoll;
+use scrubjay_io::driver::{datagrams, epoll};
 use scrubjay_io::entropy;
 use scrubjay_io::process::{self, Launcher, PidFile, Signal};
 use scrubjay_io::thread::{Bell, spawn};
-use scrubjay_net::{Limits, Stop};
+use scrubjay_net::udp::{Policy, Words};
+use scrubjay_net::{Limits, Stop, UdpConfig};
 use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Environment, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
 use scrubjay_tls::{Certificate, Secure, Tls};
@@ -48,6 +49,13 @@ const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
 
 /// What a connection over the limit of its address is told.
 const TOO_MANY_OF_ADDRESS: &[u8] = b"ERROR Too many open connections from this address\r\n";
+
+/// What is answered to datagrams instead of a reply. Source of the first: memcached's protocol.txt; 1.6.18 makes it and
+/// sends nothing.
+const SPLIT_REQUEST: &[u8] = b"SERVER_ERROR multi-packet request not supported\r\n";
+const INCOMPLETE_REQUEST: &[u8] = b"CLIENT_ERROR the datagram ends in the middle of a request\r\n";
+const REPLY_TOO_LARGE: &[u8] = b"SERVER_ERROR reply too large for UDP; ask for less at a time, or by TCP\r\n";
+const REPLY_NOT_ALLOWED: &[u8] = b"SERVER_ERROR reply too large\r\n";
 
 /// Runs the server until it is told to stop.
 pub fn run(matches: &ArgMatches) -> ExitCode {
@@ -126,7 +134,9 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
     })?;
     let places = listen(&options)?;
     let tcp: Vec<SocketAddr> = places.iter().filter_map(|place| place.socket.address()).collect();
-    let pid_file = write_files(&options, &tcp);
+    let datagrams = open_datagrams(&options)?;
+    let udp: Vec<SocketAddr> = datagrams.iter().map(|(address, _)| *address).collect();
+    let pid_file = write_files(&options, &tcp, &udp);
     let background = launcher.is_some();
     if let Some(launcher) = launcher {
         let keep_output = options.verbosity > 0;
@@ -134,7 +144,7 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
             .release(keep_output, options.core_dumps)
             .map_err(|error| refused("-d", error))?;
     } else {
-        eprintln!("{}", banner(&options, &places));
+        eprintln!("{}", banner(&options, &places, &udp));
     }
     if options.verbosity > 1 {
         say(&layout(&cache.usage()));
@@ -153,13 +163,20 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
         .into_iter()
         .map(|place| place.guarded(tls.as_ref()))
         .collect();
+    let udp = (!datagrams.is_empty()).then(|| scrubjay_net::Udp {
+        config: udp_config(&options),
+        places: datagrams
+            .into_iter()
+            .map(|(address, sockets)| (address.port(), sockets))
+            .collect(),
+    });
     let auth = users.as_ref().map(UsersFile::auth);
     let shared = Shared::new(Arc::clone(&cache), options, auth, tls);
     start_helpers(&shared, clock, users).map_err(|error| refused("cannot start a thread", error))?;
     let ran = scrubjay_net::run(
         &net_config,
         clock,
-        &listeners,
+        scrubjay_net::Sockets { listeners, udp },
         &shared.net,
         &shared.control,
         Secure::new,
@@ -231,6 +248,48 @@ fn listen(options: &Options) -> Result<Vec<Place>, OptionError> {
     Ok(places)
 }
 
+/// Opens the sockets of datagrams: for each address one for every worker.
+fn open_datagrams(options: &Options) -> Result<Vec<(SocketAddr, Vec<datagrams::Socket>)>, OptionError> {
+    let mut all = Vec::new();
+    let asked = options.udp_addresses().into_iter().map(|address| (address, ()));
+    for (address, (), is_needed) in look_up(asked)? {
+        let opened = datagrams::Socket::group(address, options.threads)
+            .and_then(|sockets| Ok((sockets[0].address()?, sockets)));
+        match opened {
+            Ok(opened) => all.push(opened),
+            Err(error) if is_needed => {
+                let advice = advice_on_listening(error.kind()).replace("-p", "-U");
+                return Err(refused(
+                    &format!("cannot serve UDP on {address} ({advice})"),
+                    error,
+                ));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(all)
+}
+
+/// How datagrams are answered.
+fn udp_config(options: &Options) -> UdpConfig {
+    let factor = options.udp_amplification;
+    UdpConfig {
+        policy: Policy {
+            allowed: options.udp_allowed.clone(),
+            factor,
+        },
+        words: Words {
+            split: SPLIT_REQUEST,
+            incomplete: INCOMPLETE_REQUEST,
+            too_large: REPLY_TOO_LARGE,
+            not_allowed: format!(
+                "SERVER_ERROR reply larger than {factor} times the request; allow this network with --udp-allow\r\n"
+            ),
+            not_allowed_short: REPLY_NOT_ALLOWED,
+        },
+    }
+}
+
 fn advice_on_listening(error: std::io::ErrorKind) -> &'static str {
     match error {
         std::io::ErrorKind::AddrInUse => "another server is there; stop it, or choose another port with -p",
@@ -241,10 +300,10 @@ fn advice_on_listening(error: std::io::ErrorKind) -> &'static str {
 }
 
 /// Writes pid file and port file. As in memcached the server goes on without them.
-fn write_files(options: &Options, tcp: &[SocketAddr]) -> Option<PidFile> {
+fn write_files(options: &Options, tcp: &[SocketAddr], udp: &[SocketAddr]) -> Option<PidFile> {
     // memcached writes no port file beside a Unix socket.
     if options.unix_socket.is_none()
-        && let Err(error) = process::write_port_file(tcp)
+        && let Err(error) = process::write_port_file(tcp, udp)
     {
         say(&format!(
             "MEMCACHED_PORT_FILENAME: cannot write this file: {error}"
@@ -358,16 +417,17 @@ fn say_reloaded(why: &str, outcome: &Result<(), scrubjay_tls::CannotLoad>) {
 }
 
 /// What the server says when it is up: one screen.
-fn banner(options: &Options, places: &[Place]) -> String {
+fn banner(options: &Options, places: &[Place], udp: &[SocketAddr]) -> String {
     let tcp = places.iter().filter_map(|place| {
         let address = place.socket.address()?;
         Some(format!("{address} ({})", place.transport()))
     });
+    let udp = udp.iter().map(|address| format!("{address} (UDP)"));
     let unix = options
         .unix_socket
         .iter()
         .map(|path| format!("{path} (Unix socket)"));
-    let mut listening = tcp.chain(unix).collect::<Vec<_>>().join(", ");
+    let mut listening = tcp.chain(udp).chain(unix).collect::<Vec<_>>().join(", ");
     if listening.is_empty() {
         listening = "nowhere".to_owned();
     }
@@ -409,19 +469,26 @@ fn bytes_text(bytes: u64) -> String {
 
 /// The socket addresses behind `-l` and `-p`, looked up, how each is guarded, and whether the server cannot do without it.
 fn tcp_addresses(options: &Options) -> Result<Vec<(SocketAddr, Option<Certificate>, bool)>, OptionError> {
+    look_up(options.tcp_listeners())
+}
+
+/// Looks addresses up, each with what belongs to it, and whether the server cannot do without it.
+fn look_up<'a, T: Copy>(
+    asked: impl IntoIterator<Item = (options::Address<'a>, T)>,
+) -> Result<Vec<(SocketAddr, T, bool)>, OptionError> {
     let mut all = Vec::new();
-    for ((host, port), guard) in options.tcp_listeners() {
+    for ((host, port), with) in asked {
         let Some(host) = host else {
-            all.push((SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), guard, true));
+            all.push((SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), with, true));
             // A machine may have no IPv6.
-            all.push((SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), guard, false));
+            all.push((SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), with, false));
             continue;
         };
         let what = format!("-l {host}: no such address; give one of this machine's, or 0.0.0.0 for all");
         let found = (host, port)
             .to_socket_addrs()
             .map_err(|error| refused(&what, error))?;
-        all.extend(found.map(|address| (address, guard, true)));
+        all.extend(found.map(|address| (address, with, true)));
     }
     Ok(all)
 }

@@ -9,4 +9,5 @@ mod plan;
 mod process;
 mod replay;
 mod tls;
+mod udp;
 mod why;

@@ -64,7 +64,12 @@ fn help_names_every_option() {
     check("-i", &["Apache License"]);
     check(
         "man",
-        &[".TH", "memory\\-limit", "idle\\-timeout", "no effect: UDP"],
+        &[
+            ".TH",
+            "memory\\-limit",
+            "idle\\-timeout",
+            "no effect: items are not kept",
+        ],
     );
     check("completions bash", &["--memory-limit", "--idle-timeout", "serve"]);
     check("completions zsh", &["--memory-limit"]);

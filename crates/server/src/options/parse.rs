@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::row::{Effect, Kind, Row, size_text};
-use super::{EXIT_USAGE, Options, Protocol, ROWS, tls};
+use super::{EXIT_USAGE, Options, Protocol, ROWS, tls, udp};
 
 /// What the options depend on besides the command line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -203,6 +203,7 @@ pub fn resolve(matches: &ArgMatches, environment: &Environment) -> Result<Option
     settle_listeners(&mut options, environment)?;
     settle_users(&mut options)?;
     tls::settle(&mut options)?;
+    udp::settle(&mut options)?;
     Ok(options)
 }
 
@@ -382,10 +383,13 @@ fn settle_listeners(options: &mut Options, environment: &Environment) -> Result<
             .notices
             .push("-s turns TCP off, as in memcached; -p and -l have no effect beside it".to_owned());
     }
-    if options.tcp_addresses().is_empty() && options.unix_socket.is_none() {
+    if options.tcp_addresses().is_empty()
+        && options.udp_addresses().is_empty()
+        && options.unix_socket.is_none()
+    {
         options
             .notices
-            .push("warning: with -p 0 and no -s nobody can connect".to_owned());
+            .push("warning: with -p 0 and neither -s nor -U nobody can connect".to_owned());
     }
     if environment.is_root && options.user.is_none() {
         if !options.is_loopback_only() {

@@ -4,7 +4,7 @@
 //! case by case, and the option list of 1.6.45.
 
 use super::row::{Kind, Row};
-use super::{EXIT_USAGE, Options, Protocol, listen, tls};
+use super::{EXIT_USAGE, Options, Protocol, listen, tls, udp};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -25,9 +25,15 @@ pub const ROWS: &[Row] = &[
         .short('p').default("11211").exit(EXIT_USAGE)
         .shows("tcpport", |o| o.port.to_string())
         .differs("a value that is no number is refused instead of read as 0"),
-    Row::number("udp-port", -1, 65535, |_, _| {}, "UDP port; 0 is off")
-        .short('U').default("0").stat("udpport").exit(EXIT_USAGE)
-        .no_effect("UDP is not offered; use TCP"),
+    Row::number("udp-port", -1, 65535, |o, n| o.udp_port = n as i32, "UDP port; 0 is off, -1 takes any free port")
+        .short('U').default("0").exit(EXIT_USAGE)
+        .shows("udpport", |o| o.udp_port.to_string())
+        .differs("a value that is no number is refused instead of read as 0; large replies go to allowed networks only (--udp-allow)"),
+    Row::text("udp-allow", "cidr", udp::set_allowed, "Networks whose peers get replies of any length over UDP, such as 10.0.0.0/8, several with commas; this machine always does. Addresses of datagrams are easily forged, so allow only networks that forged ones cannot reach you from")
+        .stat("udp_allow"),
+    Row::number("udp-amplification", 1, 1000, |o, n| o.udp_amplification = n as u32, "Other peers get at most this many bytes over UDP for each that they sent; a longer reply is refused in a short one")
+        .default("3")
+        .shows("udp_amplification", |o| o.udp_amplification.to_string()),
     Row::text("unix-socket", "file", set_unix_socket, "Unix socket to listen on, instead of TCP")
         .short('s')
         .shows("domain_socket", |o| o.unix_socket.clone().unwrap_or_else(|| "NULL".to_owned())),

@@ -1,6 +1,6 @@
 //! The statistics as a document: which are measured, which are constants and why.
 
-use super::{GENERAL, ITEMS, SLABS, Source, TLS};
+use super::{GENERAL, ITEMS, SLABS, Source, TLS, UDP};
 
 /// Why a name is a constant, by what the name begins with; the first row that fits holds.
 const REASONS: &[(&str, &str)] = &[
@@ -46,6 +46,7 @@ fn reason(name: &str) -> Option<&'static str> {
 pub fn markdown() -> String {
     let groups = [
         ("stats", GENERAL),
+        ("stats, with -U", UDP),
         ("stats, with -Z", TLS),
         ("stats items", ITEMS),
         ("stats slabs", SLABS),
