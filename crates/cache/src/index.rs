@@ -35,21 +35,20 @@ const FULL_BELOW: usize = PAGE_LINES * SLOTS / 2;
 const SHRINK_BELOW: usize = PAGE_LINES * SLOTS / 3;
 
 /// Moved pages whose memory is given back together.
-pub(crate) const PUNCH_BATCH: usize = 64;
+pub(crate) const PUNCH_BATCH: usize = 16;
 
-/// It grows by this share of its pages (one over it), but when it is small by as many as it has, up to so many: a resize ends when
-/// all workers have passed a quiet moment, and until then they may store more than a quarter of a small table holds.
+/// It grows by this share of its pages (one over it), but by as many as it had at first at least: a resize ends when all workers
+/// have passed a quiet moment, and until then they may store more than a quarter of a small table holds.
 const GROWTH_SHARE: usize = 4;
-const GROWTH_MIN: usize = 128;
 
 /// Pages of the empty index of a cache of so many bytes.
 pub(crate) fn first_pages(memory_max: usize) -> usize {
     (memory_max / BYTES_PER_FIRST_PAGE).clamp(*FIRST_PAGES.start(), *FIRST_PAGES.end())
 }
 
-/// Pages that follow on so many when it grows. An even number, so that they can be halved.
-pub(crate) fn grown(pages: usize) -> usize {
-    (pages + (pages / GROWTH_SHARE).max(pages.min(GROWTH_MIN))).next_multiple_of(2)
+/// Pages that follow on so many when it grows, in an index of so many at first. An even number, so that they can be halved.
+pub(crate) fn grown(pages: usize, first_pages: usize) -> usize {
+    (pages + (pages / GROWTH_SHARE).max(first_pages)).next_multiple_of(2)
 }
 
 /// The hash of a key.
@@ -329,7 +328,7 @@ impl Index {
     /// Bytes that the next growth takes, while it lasts.
     pub(crate) fn growth_bytes(&self) -> u64 {
         let pages = self.geometry().pages;
-        ((grown(pages) - pages + pages.min(2 * PUNCH_BATCH)) * PAGE_SIZE) as u64
+        ((grown(pages, self.first_pages) - pages + pages.min(2 * PUNCH_BATCH)) * PAGE_SIZE) as u64
     }
 
     /// Whether so many items are more than the index is to hold at its size.
@@ -344,7 +343,7 @@ impl Index {
         if items > pages * GROW_ABOVE || full {
             // A page can be full by bad luck; growing on and on for that would be waste.
             let enough = full && items < pages * FULL_BELOW;
-            return (!enough).then_some(grown(pages));
+            return (!enough).then_some(grown(pages, self.first_pages));
         }
         (pages > self.first_pages && items < pages * SHRINK_BELOW).then(|| (pages / 2).max(self.first_pages))
     }

@@ -272,7 +272,8 @@ impl Packing {
 
     /// How many items fit in all, growing the index as they become more.
     fn forecast(&self, growth: &Growth) -> Forecast {
-        let mut pages = first_pages(self.memory_max);
+        let first_pages = first_pages(self.memory_max);
+        let mut pages = first_pages;
         let mut items = 0;
         loop {
             let grows_at = growth.items_before(pages);
@@ -282,7 +283,7 @@ impl Packing {
                 break;
             }
             items = grows_at;
-            let grown = grown(pages);
+            let grown = grown(pages, first_pages);
             // Of the old table, up to two batches are not given back yet when the new one is complete.
             if self.items_beside(grown + pages.min(2 * PUNCH_BATCH)) < items {
                 break;
