@@ -32,6 +32,8 @@ pub enum Call {
         touch: Option<i64>,
         vivify: Option<i64>,
         leases: bool,
+        /// Nobody else acts and time stands, so what is left of the life is compared, too.
+        alone: bool,
     },
     Store {
         mode: StoreMode,
@@ -66,6 +68,8 @@ pub enum Answer {
         stale: bool,
         win: Win,
         created: bool,
+        /// Seconds to live, of a get that is alone.
+        ttl: Option<Option<u32>>,
     },
     Missed,
     Stored(StoreOutcome),
@@ -185,6 +189,7 @@ fn ask(state: &mut State, key: &[u8], call: &Call, new_cas_of_answer: Option<u64
             touch,
             vivify,
             leases,
+            alone,
         } => {
             let get = Get {
                 new_cas: new_cas_of_answer,
@@ -196,6 +201,7 @@ fn ask(state: &mut State, key: &[u8], call: &Call, new_cas_of_answer: Option<u64
                 stale: found.stale,
                 win: found.win,
                 created: found.created,
+                ttl: alone.then_some(found.ttl),
             })
         }
         Call::Store { .. } | Call::Delete { .. } | Call::Arith { .. } => {

@@ -113,24 +113,11 @@ fn an_operation_interrupted_at_any_access_answers_as_if_alone() {
             let shown = format!("{before:?}, then {first:?} interrupted by {then:?}");
             let program = (first, then.clone());
             // Strides start at different accesses, so that together they come to all kinds.
-            runs += schedule::at_every_access(number as u64 % stride, stride, move |access| {
-                let _repeat = Says(&shown, access);
-                interrupted_run(before, &program);
-            });
+            let accesses = (number as u64 % stride..).step_by(stride as usize);
+            runs += schedule::at_accesses(accesses, &shown, move || interrupted_run(before, &program));
         }
     }
     println!("{runs} interrupted runs");
-}
-
-/// Says what was interrupted where if it fails.
-struct Says<'a>(&'a str, u64);
-
-impl Drop for Says<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{} at access {}", self.0, self.1);
-        }
-    }
 }
 
 fn interrupted_run(before: Option<Operation>, (first, then): &(Operation, Vec<Operation>)) {
