@@ -303,10 +303,7 @@ impl Search<'_> {
             if evicted {
                 next.model.refuse(self.key);
             }
-            let unfilled = self.may_evict && matches!(event.call, Call::Get { vivify: Some(_), .. });
-            let fits = is_refused(&event.answer)
-                || unfilled && event.answer == Answer::Missed
-                || is_missed_in_touch(event, &self.events)
+            let fits = is_missed_in_touch(event, &self.events)
                 || ask(&mut next, self.key, &event.call, given_cas(&event.answer)) == event.answer;
             if fits {
                 self.order.push(number);
