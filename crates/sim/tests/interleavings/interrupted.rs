@@ -60,6 +60,8 @@ fn pairs() -> Vec<(Operation, Vec<Operation>)> {
     let mut meanwhile: Vec<Vec<Operation>> =
         one.iter().map(|operation| vec![*operation, get(None)]).collect();
     meanwhile.push([&[Operation::Flush], &[store(Set, 1900, false)][..], &[get(None)]].concat());
+    // Another empties everything while the interrupted one looks for memory.
+    meanwhile.push(vec![Operation::Flush, Operation::Maintain, get(None)]);
     meanwhile.push(vec![delete(false, false), store(Add, 6000, false), get(None)]);
     meanwhile.push(vec![press(30), get(None)]);
     meanwhile.push(vec![

@@ -95,10 +95,22 @@ fn moves() -> Vec<Move> {
         before: neighbours.chain(item).chain(next_segment).collect(),
         moves: vec![Operation::Time { millis: 9_000 }, Operation::Maintain],
     });
-    moves.extend([forever, ARITH].map(|item| Move {
+    let compared = Operation::Delete {
+        key: 0,
+        compare: true,
+        invalidate: true,
+        drop_value: false,
+        touch: Some(50),
+    };
+    let touches = [
+        (forever, get(Some(50))),
+        (ARITH, get(Some(50))),
+        (forever, compared),
+    ];
+    moves.extend(touches.map(|(item, touch)| Move {
         why: "written anew for a longer header",
         before: vec![item],
-        moves: vec![get(Some(50))],
+        moves: vec![get(None), touch],
     }));
     moves
 }
@@ -122,12 +134,20 @@ fn changes() -> Vec<Vec<Operation>> {
         invalidate: false,
         vivify: false,
     };
+    let touched = Operation::Delete {
+        key: 0,
+        compare: false,
+        invalidate: true,
+        drop_value: false,
+        touch: Some(0),
+    };
     vec![
         vec![get(Some(40))],
         vec![get(Some(0))],
         vec![delete(true, false)],
         vec![set(1, 12, 0), delete(true, false)],
         vec![delete(true, false), get(None)],
+        vec![touched],
         vec![set(1, 12, 0), delete(true, false), get(Some(40))],
         vec![delete(false, false)],
         vec![delete(false, true)],

@@ -522,10 +522,10 @@ pub fn check(run: &Arc<Run>, keys: usize) {
         last.get(key, None, None, false, false);
     }
     last.worker.go_idle();
-    let removed = run.cache.counters().removed;
     run.cache.audit();
     for key in 0..keys {
-        let may_evict = removed.evicted + removed.limit_lowered > 0;
-        history::check(run.cache.config(), key, &name(key), &run.events(), may_evict);
+        let name = name(key);
+        let evictions = run.cache.evictions_of(&name);
+        history::check(run.cache.config(), key, &name, &run.events(), evictions);
     }
 }
