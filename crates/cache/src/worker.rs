@@ -382,8 +382,7 @@ impl Worker {
         change: &Change,
     ) -> Rewrite {
         let cache = &*self.member.cache;
-        let turn = self.turn();
-        let item = cache.heap.item(location);
+        let (turn, item) = (self.turn(), cache.heap.item(location));
         let changed = |header: Header| Header {
             deadline: change.deadline.unwrap_or(header.deadline),
             cas: header.cas.map(|cas| change.cas.unwrap_or(cas)),
@@ -432,17 +431,14 @@ impl Worker {
         }
         locked.replace(&entry, new, entry.heat);
         drop(locked);
-        turn.tally
-            .created_bytes
-            .add(cache.heap.aligned(copy.len()) as u64);
-        let old_len = cache.heap.aligned(entry.item.len()) as u64;
-        turn.tally.removed_bytes.add(old_len);
+        let heap = &cache.heap;
+        let (old_len, new_len) = (heap.aligned(entry.item.len()), heap.aligned(copy.len()));
+        turn.tally.created_bytes.add(new_len as u64);
+        turn.tally.removed_bytes.add(old_len as u64);
         if seen.fetched {
-            turn.tally
-                .first_read_bytes
-                .add(cache.heap.aligned(copy.len()) as u64);
+            turn.tally.first_read_bytes.add(new_len as u64);
         } else {
-            turn.tally.removed_unread_bytes.add(old_len);
+            turn.tally.removed_unread_bytes.add(old_len as u64);
         }
         // The pieces live on under the new head.
         cache.count_dead(location, entry.item.len(), before);
