@@ -3,7 +3,11 @@
 use scrubjay_base::sync::whole::Ordering;
 use std::collections::{HashMap, HashSet};
 
+#[cfg(shuttle)]
+use crate::api::Cause;
 use crate::cache::Cache;
+#[cfg(shuttle)]
+use crate::item::ItemRef;
 use crate::item::{NEVER, PIECE_HEADER, Piece};
 use crate::segment::{SegmentId, SegmentState};
 
@@ -82,6 +86,21 @@ impl Cache {
             assert_eq!(kept, expected, "bytes that expire in segment {segment:?}");
         }
         self.audit_segments(&live);
+    }
+
+    #[cfg(shuttle)]
+    pub(crate) fn note_evicted_key(&self, item: ItemRef<'_>, cause: Cause) {
+        if matches!(cause, Cause::Evicted | Cause::LimitLowered) {
+            let mut evicted = self.evicted.lock().expect("nothing panics under it");
+            evicted.push(item.key().to_vec());
+        }
+    }
+
+    /// How often an item of `key` was evicted: no model can tell that.
+    #[cfg(shuttle)]
+    pub fn evictions_of(&self, key: &[u8]) -> usize {
+        let evicted = self.evicted.lock().expect("nothing panics under it");
+        evicted.iter().filter(|other| *other == key).count()
     }
 
     fn audit_books(&self, count: u64, bytes: u64) {

@@ -127,6 +127,9 @@ pub struct Cache {
     tallies: Box<[OwnLine<Tally>]>,
     /// Numbers of workers that are not registered.
     vacant: Mutex<Vec<usize>>,
+    /// Keys whose items were evicted, one for each time: what a model is told.
+    #[cfg(shuttle)]
+    pub(crate) evicted: std::sync::Mutex<Vec<Vec<u8>>>,
 }
 
 /// Whether a cache can be built within these limits.
@@ -207,6 +210,8 @@ impl Cache {
             lowering: AtomicBool::new(false),
             tallies: (0..members).map(|_| OwnLine::default()).collect(),
             vacant: Mutex::new((0..config.workers_max).rev().collect()),
+            #[cfg(shuttle)]
+            evicted: std::sync::Mutex::default(),
             heap,
             config,
         };
@@ -611,6 +616,8 @@ impl Cache {
             };
             self.ledger.note(entry.hash, &leaving);
         }
+        #[cfg(shuttle)]
+        self.note_evicted_key(item, cause);
         if !item.state().fetched() {
             tally.removed_unread_bytes.add(bytes);
             match cause {

@@ -129,11 +129,6 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Whether an item with `other` instead has its fields at the same places.
-    pub(crate) fn same_shape(&self, other: &Header) -> bool {
-        self.shape(ValueShape::Inline(0)) == other.shape(ValueShape::Inline(0))
-    }
-
     /// Whether the words that change in place, accesses left out, are the same.
     pub(crate) fn same_words(&self, other: &Header) -> bool {
         (self.deadline, self.cas, self.stale, self.win) == (other.deadline, other.cas, other.stale, other.win)

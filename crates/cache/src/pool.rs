@@ -198,6 +198,12 @@ impl State {
         self.available() + (self.retired.len() as u32) < RESERVE + self.ahead
     }
 
+    /// Whether a segment can be had now, or as soon as workers have passed a quiet moment.
+    pub(crate) fn has_or_awaits_free(&self, heap: &Heap) -> bool {
+        let unpinned = |segment: &SegmentId| heap.header(*segment).pins.load(Ordering::Relaxed) == 0;
+        self.available() > RESERVE || self.retired.iter().any(unpinned)
+    }
+
     /// Whether more segments are used than allowed, those that will be free in a moment left out.
     pub(crate) fn over_limit(&self) -> bool {
         self.used - self.retired.len() as u32 > self.allowed

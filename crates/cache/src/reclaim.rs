@@ -132,6 +132,11 @@ impl Cache {
                 yield_now();
                 Ok(())
             }
+            // Who had the right to empty segments before this worker may have left none to empty.
+            Step::Nothing if self.pool.lock().has_or_awaits_free(&self.heap) => {
+                yield_now();
+                Ok(())
+            }
             Step::Nothing => Err(Refusal::NoMemory),
         }
     }

@@ -251,7 +251,7 @@ impl Worker {
                 (entry.item, entry.location)
             } else {
                 drop(locked);
-                match self.rewrite(get.key, hash, entry.location, &change) {
+                match self.rewrite(get.key, hash, (entry.location, &seen), &change) {
                     Rewrite::Done(location) => (self.member.cache.heap.item(location), location),
                     Rewrite::Changed => continue,
                     Rewrite::NoMemory => return None,
@@ -371,12 +371,18 @@ impl Worker {
         true
     }
 
-    /// Writes the item at `location` anew with a change that does not fit in place. Nothing is created or removed: it is
-    /// the same item in another place. On [`Rewrite::Changed`] the caller starts again.
-    fn rewrite(&self, key: &[u8], hash: KeyHash, location: Location, change: &Change) -> Rewrite {
+    /// Writes the item that the caller saw there anew with a change that does not fit in place. Nothing is created or
+    /// removed: it is the same item in another place. On [`Rewrite::Changed`] the caller, who decided by what it saw, starts
+    /// again.
+    fn rewrite(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        (location, expected): (Location, &Header),
+        change: &Change,
+    ) -> Rewrite {
         let cache = &*self.member.cache;
-        let turn = self.turn();
-        let item = cache.heap.item(location);
+        let (turn, item) = (self.turn(), cache.heap.item(location));
         let changed = |header: Header| Header {
             deadline: change.deadline.unwrap_or(header.deadline),
             cas: header.cas.map(|cas| change.cas.unwrap_or(cas)),
@@ -384,7 +390,7 @@ impl Worker {
             win: change.lease.map_or(header.win, |(_, win)| win),
             ..header
         };
-        let new_header = changed(item.header());
+        let new_header = changed(*expected);
         let len = new_header.item_len(key.len(), crate::reclaim::value_shape(item));
         let heat = cache
             .index
@@ -398,8 +404,8 @@ impl Worker {
         // Reserving may have let the segment go: look again before its bytes are read.
         let still = self
             .look(hash, key)
-            .filter(|(found, _)| found.location == location);
-        let Some((found, seen)) = still.filter(|(_, seen)| changed(*seen).same_shape(&new_header)) else {
+            .filter(|(found, seen)| found.location == location && seen.same_words(expected));
+        let Some((found, seen)) = still else {
             let len = room.len();
             room.fill();
             cache.count_dead(new, len, place.deadline);
@@ -425,17 +431,14 @@ impl Worker {
         }
         locked.replace(&entry, new, entry.heat);
         drop(locked);
-        turn.tally
-            .created_bytes
-            .add(cache.heap.aligned(copy.len()) as u64);
-        let old_len = cache.heap.aligned(entry.item.len()) as u64;
-        turn.tally.removed_bytes.add(old_len);
+        let heap = &cache.heap;
+        let (old_len, new_len) = (heap.aligned(entry.item.len()), heap.aligned(copy.len()));
+        turn.tally.created_bytes.add(new_len as u64);
+        turn.tally.removed_bytes.add(old_len as u64);
         if seen.fetched {
-            turn.tally
-                .first_read_bytes
-                .add(cache.heap.aligned(copy.len()) as u64);
+            turn.tally.first_read_bytes.add(new_len as u64);
         } else {
-            turn.tally.removed_unread_bytes.add(old_len);
+            turn.tally.removed_unread_bytes.add(old_len as u64);
         }
         // The pieces live on under the new head.
         cache.count_dead(location, entry.item.len(), before);
@@ -464,6 +467,7 @@ impl Worker {
                 cache.eviction.note(hash, self.tick(), || Event::Deleted);
                 return DeleteOutcome::Deleted;
             }
+            let seen = entry.item.header();
             let change = Change {
                 deadline: delete.touch.map(|exptime| self.deadline(exptime)),
                 cas: cache.next_cas(delete.new_cas),
@@ -473,7 +477,7 @@ impl Worker {
                 return DeleteOutcome::Deleted;
             }
             drop(locked);
-            match self.rewrite(delete.key, hash, entry.location, &change) {
+            match self.rewrite(delete.key, hash, (entry.location, &seen), &change) {
                 Rewrite::Done(_) => return DeleteOutcome::Deleted,
                 Rewrite::Changed => {}
                 Rewrite::NoMemory => return DeleteOutcome::NoMemory,

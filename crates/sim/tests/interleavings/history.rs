@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{
-    Arith, ArithOutcome, Body, Config, Delete, DeleteOutcome, Get, Refusal, Store, StoreMode, StoreOutcome,
-    Win,
+    Arith, ArithOutcome, Body, Config, Delete, DeleteOutcome, Get, Store, StoreMode, StoreOutcome, Win,
 };
 use scrubjay_sim::model::Model;
 
@@ -32,6 +31,8 @@ pub enum Call {
         touch: Option<i64>,
         vivify: Option<i64>,
         leases: bool,
+        /// Nobody else acts and time stands, so what is left of the life is compared, too.
+        alone: bool,
     },
     Store {
         mode: StoreMode,
@@ -66,6 +67,8 @@ pub enum Answer {
         stale: bool,
         win: Win,
         created: bool,
+        /// Seconds to live, of a get that is alone.
+        ttl: Option<Option<u32>>,
     },
     Missed,
     Stored(StoreOutcome),
@@ -109,16 +112,6 @@ pub fn counted(outcome: ArithOutcome) -> Answer {
         },
         other => other,
     })
-}
-
-/// Whether the request was turned away for want of memory, which the model never does.
-fn is_refused(answer: &Answer) -> bool {
-    matches!(
-        answer,
-        Answer::Stored(StoreOutcome::Refused(Refusal::NoMemory))
-            | Answer::Deleted(DeleteOutcome::NoMemory)
-            | Answer::Counted(ArithOutcome::NoMemory)
-    )
 }
 
 /// Whether the answer says no more than that there was no item, and nothing was changed.
@@ -166,6 +159,7 @@ fn given_cas(answer: &Answer) -> Option<u64> {
 struct State {
     model: Model,
     millis: u64,
+    evicted: usize,
 }
 
 /// Asks the model what the engine was asked.
@@ -185,6 +179,7 @@ fn ask(state: &mut State, key: &[u8], call: &Call, new_cas_of_answer: Option<u64
             touch,
             vivify,
             leases,
+            alone,
         } => {
             let get = Get {
                 new_cas: new_cas_of_answer,
@@ -196,6 +191,7 @@ fn ask(state: &mut State, key: &[u8], call: &Call, new_cas_of_answer: Option<u64
                 stale: found.stale,
                 win: found.win,
                 created: found.created,
+                ttl: alone.then_some(found.ttl),
             })
         }
         Call::Store { .. } | Call::Delete { .. } | Call::Arith { .. } => {
@@ -261,7 +257,8 @@ fn ask_for_change(model: &mut Model, key: &[u8], call: &Call, new_cas_of_answer:
 struct Search<'a> {
     key: &'a [u8],
     events: Vec<&'a Event>,
-    may_evict: bool,
+    /// How often an item of the key was evicted.
+    evictions: usize,
     /// The longest order found so far.
     longest: Vec<usize>,
     order: Vec<usize>,
@@ -290,17 +287,15 @@ impl Search<'_> {
     fn try_next(&mut self, state: &State, done: u64, number: usize) -> bool {
         let event = self.events[number];
         for evicted in [false, true] {
-            if evicted && (!self.may_evict || state.model.items() == 0) {
+            if evicted && (state.evicted == self.evictions || state.model.items() == 0) {
                 continue;
             }
             let mut next = state.clone();
             if evicted {
                 next.model.refuse(self.key);
+                next.evicted += 1;
             }
-            let unfilled = self.may_evict && matches!(event.call, Call::Get { vivify: Some(_), .. });
-            let fits = is_refused(&event.answer)
-                || unfilled && event.answer == Answer::Missed
-                || is_missed_in_touch(event, &self.events)
+            let fits = is_missed_in_touch(event, &self.events)
                 || ask(&mut next, self.key, &event.call, given_cas(&event.answer)) == event.answer;
             if fits {
                 self.order.push(number);
@@ -318,7 +313,7 @@ impl Search<'_> {
 ///
 /// # Panics
 /// With the events and the longest order that works, if there is none.
-pub fn check(config: &Config, key: usize, name: &[u8], events: &[Event], may_evict: bool) {
+pub fn check(config: &Config, key: usize, name: &[u8], events: &[Event], evictions: usize) {
     let concerns = |event: &&Event| event.key.is_none_or(|other| other == key);
     let mut mine: Vec<&Event> = events.iter().filter(concerns).collect();
     mine.sort_by_key(|event| event.began);
@@ -326,13 +321,14 @@ pub fn check(config: &Config, key: usize, name: &[u8], events: &[Event], may_evi
     let mut search = Search {
         key: name,
         events: mine,
-        may_evict,
+        evictions,
         longest: Vec::new(),
         order: Vec::new(),
     };
     let start = State {
         model: Model::new(config.clone()),
         millis: 0,
+        evicted: 0,
     };
     if search.run(&start, 0) {
         return;
@@ -344,8 +340,7 @@ pub fn check(config: &Config, key: usize, name: &[u8], events: &[Event], may_evi
         )
     });
     panic!(
-        "what key {key} answered cannot have happened in any order (evictions {}):\n{}longest order: {:?}",
-        if may_evict { "allowed" } else { "excluded" },
+        "what key {key} answered, evicted {evictions} times, cannot have happened in any order:\n{}longest order: {:?}",
         lines.collect::<String>(),
         search.longest
     );

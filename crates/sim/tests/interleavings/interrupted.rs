@@ -60,6 +60,8 @@ fn pairs() -> Vec<(Operation, Vec<Operation>)> {
     let mut meanwhile: Vec<Vec<Operation>> =
         one.iter().map(|operation| vec![*operation, get(None)]).collect();
     meanwhile.push([&[Operation::Flush], &[store(Set, 1900, false)][..], &[get(None)]].concat());
+    // Another empties everything while the interrupted one looks for memory.
+    meanwhile.push(vec![Operation::Flush, Operation::Maintain, get(None)]);
     meanwhile.push(vec![delete(false, false), store(Add, 6000, false), get(None)]);
     meanwhile.push(vec![press(30), get(None)]);
     meanwhile.push(vec![
@@ -113,24 +115,11 @@ fn an_operation_interrupted_at_any_access_answers_as_if_alone() {
             let shown = format!("{before:?}, then {first:?} interrupted by {then:?}");
             let program = (first, then.clone());
             // Strides start at different accesses, so that together they come to all kinds.
-            runs += schedule::at_every_access(number as u64 % stride, stride, move |access| {
-                let _repeat = Says(&shown, access);
-                interrupted_run(before, &program);
-            });
+            let accesses = (number as u64 % stride..).step_by(stride as usize);
+            runs += schedule::at_accesses(accesses, &shown, move || interrupted_run(before, &program));
         }
     }
     println!("{runs} interrupted runs");
-}
-
-/// Says what was interrupted where if it fails.
-struct Says<'a>(&'a str, u64);
-
-impl Drop for Says<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{} at access {}", self.0, self.1);
-        }
-    }
 }
 
 fn interrupted_run(before: Option<Operation>, (first, then): &(Operation, Vec<Operation>)) {

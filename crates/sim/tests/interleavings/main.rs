@@ -7,6 +7,7 @@
 
 mod history;
 mod interrupted;
+mod moved;
 mod program;
 mod schedule;
 
@@ -29,17 +30,6 @@ fn number_from_environment(name: &str) -> Option<u64> {
         text.parse()
             .unwrap_or_else(|_| panic!("{name}={text} is not a number; give one")),
     )
-}
-
-/// Says how to repeat the run if it fails.
-struct Repeat(u64);
-
-impl Drop for Repeat {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("repeat this run with SCRUBJAY_INTERLEAVING={}", self.0);
-        }
-    }
 }
 
 fn operation(random: &mut StdRng) -> Operation {
@@ -112,7 +102,6 @@ fn operation(random: &mut StdRng) -> Operation {
 
 /// A run that follows from `seed`: what was there before, two or three threads, and one that maintains.
 fn random_run(seed: u64) {
-    let _repeat = Repeat(seed);
     let mut random = StdRng::seed_from_u64(seed);
     let run = Run::new();
     let mut before: Vec<Operation> = (0..4).map(|_| operation(&mut random)).collect();

@@ -8,7 +8,8 @@ use rand::{Rng, SeedableRng};
 use scrubjay_base::sync::point;
 use scrubjay_base::time::Now;
 use scrubjay_cache::{
-    Arith, Body, Cache, Config, Delete, PinnedSlice, Refusal, Store, StoreMode, StoreOutcome, Upload, Worker,
+    Arith, Body, Cache, Config, Delete, PinnedSlice, Refusal, Store, StoreMode, StoreOutcome, Upload, Why,
+    Worker,
 };
 
 use crate::history::{self, Answer, Bytes, Call, Event, counted, get_of};
@@ -26,6 +27,9 @@ const FILLERS: u64 = 400;
 
 /// Value lengths: small, cut to fill a segment's end, longest in one piece, some pieces, over a segment.
 pub const LENGTHS: [usize; 5] = [12, 600, 1900, 6000, 20_000];
+
+/// The number of the thread that looks at everything when the others have ended.
+const LAST: usize = 99;
 
 /// One thing that a thread does.
 #[derive(Clone, Copy, Debug)]
@@ -92,12 +96,18 @@ pub enum Operation {
         bytes: usize,
     },
     Maintain,
+    /// Notes in which segment the key's item lies.
+    Locate {
+        key: usize,
+    },
 }
 
 /// What all threads of a run share; nothing here is a point of the schedule.
 pub struct Run {
     pub cache: Arc<Cache>,
     events: Mutex<Vec<Event>>,
+    /// The segments that `Locate` has noted.
+    located: Mutex<Vec<Option<u32>>>,
     moments: AtomicU64,
     /// The latest time that any thread has told.
     millis: AtomicU64,
@@ -111,6 +121,7 @@ impl Run {
         Arc::new(Run {
             cache,
             events: Mutex::default(),
+            located: Mutex::default(),
             moments: AtomicU64::new(0),
             millis: AtomicU64::new(1000),
             sequence: AtomicU64::new(0),
@@ -120,6 +131,11 @@ impl Run {
     /// The events so far, each with its moments.
     pub fn events(&self) -> Vec<Event> {
         self.events.lock().expect("nothing panics under it").clone()
+    }
+
+    /// The segments in which `Locate` found its key's item.
+    pub fn located(&self) -> Vec<Option<u32>> {
+        self.located.lock().expect("nothing panics under it").clone()
     }
 
     fn moment(&self) -> u64 {
@@ -225,6 +241,14 @@ impl Actor {
                 self.worker.go_idle();
                 self.run.cache.maintain(self.now);
             }
+            Operation::Locate { key } => {
+                let segment = match self.worker.why(&name(key)) {
+                    Why::Present(present) => Some(present.segment),
+                    Why::Gone(_) | Why::Unknown { .. } => None,
+                };
+                let mut located = self.run.located.lock().expect("nothing panics under it");
+                located.push(segment);
+            }
         }
     }
 
@@ -286,10 +310,12 @@ impl Actor {
     }
 
     fn get(&mut self, key: usize, touch: Option<i64>, vivify: Option<i64>, leases: bool, hold: bool) {
+        let alone = self.thread == LAST;
         let call = Call::Get {
             touch,
             vivify,
             leases,
+            alone,
         };
         self.record(Some(key), call, |actor| {
             let name = name(key);
@@ -312,6 +338,7 @@ impl Actor {
                 stale: hit.stale,
                 win: hit.win,
                 created: hit.created,
+                ttl: alone.then_some(hit.ttl),
             }
         });
     }
@@ -489,16 +516,16 @@ impl Actor {
 
 /// Checks the run when its threads have ended.
 pub fn check(run: &Arc<Run>, keys: usize) {
-    let mut last = Actor::new(run, 99);
+    let mut last = Actor::new(run, LAST);
     last.worker.begin_turn(last.now);
     for key in 0..keys {
         last.get(key, None, None, false, false);
     }
     last.worker.go_idle();
-    let removed = run.cache.counters().removed;
     run.cache.audit();
     for key in 0..keys {
-        let may_evict = removed.evicted + removed.limit_lowered > 0;
-        history::check(run.cache.config(), key, &name(key), &run.events(), may_evict);
+        let name = name(key);
+        let evictions = run.cache.evictions_of(&name);
+        history::check(run.cache.config(), key, &name, &run.events(), evictions);
     }
 }

@@ -1,6 +1,7 @@
 //! Who runs when: schedules that follow from a number alone, so that a number repeats a failure.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Once;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -19,10 +20,13 @@ const STRETCH_BITS: u32 = 14;
 
 thread_local! {
     static RUN: Cell<u64> = const { Cell::new(0) };
+    /// What to say when a thread of the run panics: how to repeat it.
+    static REPEAT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// Runs `model` once for each of `seeds`, with stretches of random lengths between preemptions.
 pub fn at_random(seeds: impl Iterator<Item = u64> + 'static, model: impl Fn(u64) + Send + Sync + 'static) {
+    say_when_panicking();
     let scheduler = Random {
         seeds: Box::new(seeds),
         random: StdRng::seed_from_u64(0),
@@ -30,16 +34,34 @@ pub fn at_random(seeds: impl Iterator<Item = u64> + 'static, model: impl Fn(u64)
     Runner::new(scheduler, config()).run(move || model(RUN.get()));
 }
 
-/// Runs `model` with the first thread preempted at its access number `first`, then `stride` accesses later, and so on up
-/// to its last; each time the others run to their end, or to where they wait for it, before it goes on. Returns how many
-/// runs that were.
-pub fn at_every_access(first: u64, stride: u64, model: impl Fn(u64) + Send + Sync + 'static) -> u64 {
+/// Runs `model` once for each of `accesses` (ascending), with the first thread preempted at its access of that number, as
+/// far as it makes so many; then the others run to their end, or to where they wait for it, before it goes on. Returns
+/// how many runs that were. `shown` says what the runs do.
+pub fn at_accesses(
+    accesses: impl Iterator<Item = u64> + 'static,
+    shown: &str,
+    model: impl Fn() + Send + Sync + 'static,
+) -> u64 {
+    say_when_panicking();
     let scheduler = OnePreemption {
-        next: first,
-        stride,
+        accesses: Box::new(accesses),
+        shown: shown.to_owned(),
+        access: 0,
         preempted: true,
     };
-    Runner::new(scheduler, config()).run(move || model(RUN.get())) as u64
+    Runner::new(scheduler, config()).run(model) as u64
+}
+
+/// Any thread's panic is followed by how to repeat its run. All of a run are on one thread of the operating system.
+fn say_when_panicking() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            before(panic);
+            REPEAT.with_borrow(|repeat| eprintln!("{repeat}"));
+        }));
+    });
 }
 
 /// The threads of the model are about to start: preemptions from here on.
@@ -85,6 +107,7 @@ impl Scheduler for Random {
     fn new_execution(&mut self) -> Option<Schedule> {
         let seed = self.seeds.next()?;
         RUN.set(seed);
+        REPEAT.set(format!("repeat this run with SCRUBJAY_INTERLEAVING={seed}"));
         self.random = StdRng::seed_from_u64(seed);
         preempt_after(u64::MAX);
         Some(Schedule::new(seed))
@@ -113,8 +136,9 @@ impl Scheduler for Random {
 }
 
 struct OnePreemption {
-    next: u64,
-    stride: u64,
+    accesses: Box<dyn Iterator<Item = u64>>,
+    shown: String,
+    access: u64,
     /// The last run was long enough for its preemption.
     preempted: bool,
 }
@@ -124,10 +148,14 @@ impl Scheduler for OnePreemption {
         if !self.preempted {
             return None;
         }
-        RUN.set(self.next);
+        self.access = self.accesses.next()?;
+        REPEAT.set(format!(
+            "{} at access {}; the same test comes here again",
+            self.shown, self.access
+        ));
         self.preempted = false;
         preempt_after(u64::MAX);
-        Some(Schedule::new(self.next))
+        Some(Schedule::new(self.access))
     }
 
     fn next_task(
@@ -142,12 +170,11 @@ impl Scheduler for OnePreemption {
         // Thread 0 builds, starts the others and waits; 1 is the one that is preempted.
         let first = TaskId::from(1);
         if current == Some(TaskId::from(0)) && runnable.iter().any(|task| task.id() == first) {
-            preempt_after(self.next);
+            preempt_after(self.access);
             return Some(first);
         }
         if current == Some(first) && is_yielding && !self.preempted {
             self.preempted = true;
-            self.next += self.stride;
             preempt_after(u64::MAX);
         }
         others(runnable, current).first().copied()
