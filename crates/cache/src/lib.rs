@@ -11,6 +11,7 @@ mod epoch;
 mod eviction;
 mod expiry;
 mod ghost;
+mod huge;
 mod index;
 mod item;
 mod ledger;

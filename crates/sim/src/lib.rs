@@ -3,6 +3,7 @@
 pub mod differential;
 pub mod expiry;
 pub mod fuzz;
+pub mod gets;
 pub mod in_process;
 pub mod model;
 pub mod policy;

@@ -138,7 +138,8 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
         },
     };
     let shared = Shared::new(Arc::clone(&cache), options);
-    start_helpers(&cache, clock, &shared.control, &shared.net)
+    let verbosity = shared.verbosity.load(Ordering::Relaxed);
+    start_helpers(&cache, clock, &shared.control, &shared.net, verbosity)
         .map_err(|error| refused("cannot start a thread", error))?;
     let ran = scrubjay_net::run(
         &net_config,
@@ -219,6 +220,7 @@ fn start_helpers(
     clock: Clock,
     control: &Arc<Control>,
     net: &Arc<Counters>,
+    verbosity: u8,
 ) -> std::io::Result<()> {
     let stopper = Arc::clone(control);
     let control = Arc::clone(control);
@@ -237,12 +239,19 @@ fn start_helpers(
     let (cache, net) = (Arc::clone(cache), Arc::clone(net));
     spawn("maintenance", move || {
         let bell = Bell::default();
+        let mut may_tell_of_huge_pages = verbosity > 0;
         loop {
             let held = net.memory.held() + net.curr_connections.load(Ordering::Relaxed) * CONNECTION_BYTES;
             cache.set_held_beside(held);
             net.memory
                 .set_limit((cache.usage().memory_max / CONNECTION_SHARE).max(CONNECTION_MIN));
             let is_more = cache.maintain(clock.now());
+            if may_tell_of_huge_pages && let Some(error) = cache.huge_page_refusal() {
+                may_tell_of_huge_pages = false;
+                say(&format!(
+                    "no huge page to be had: {error}; tried again now and then, -o no_huge_pages ends that"
+                ));
+            }
             if cache.is_held_by_readers() {
                 control.copy_out(&net.memory);
             }
