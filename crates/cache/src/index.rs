@@ -36,6 +36,9 @@ const SHRINK_BELOW: usize = PAGE_LINES * SLOTS / 3;
 /// Moved pages whose memory is given back together.
 pub(crate) const PUNCH_BATCH: usize = 64;
 
+/// Pages, 1 MiB of them, from which on look-ups wait for memory.
+const FAR_PAGES: usize = 256;
+
 /// It grows by this share of its pages (one over it).
 pub(crate) const GROWTH_SHARE: usize = 4;
 
@@ -256,6 +259,21 @@ impl Index {
     pub(crate) fn prefetch(&self, heap: &Heap, hash: KeyHash) {
         let (page, _) = self.page_of(heap, hash);
         heap.prefetch_line(&page[hash.home()]);
+    }
+
+    /// Hints the processor to fetch the items in `hash`'s home line that may be the one.
+    #[inline]
+    pub(crate) fn prefetch_items(&self, heap: &Heap, hash: KeyHash) {
+        let (page, _) = self.page_of(heap, hash);
+        for (_, slot) in page[hash.home()].matches(hash.tag()) {
+            heap.prefetch(slot.location);
+        }
+    }
+
+    /// Whether the index is larger than what a processor core keeps at hand.
+    #[inline]
+    pub(crate) fn is_far(&self) -> bool {
+        self.geometry().pages >= FAR_PAGES
     }
 
     /// Looks `key` up without a lock. The result was true at one moment during the call.

@@ -39,4 +39,4 @@ pub use cache::{Cache, CacheError};
 pub use sampler::{AGEINGS, leads};
 pub use shadow::{Ageing, Shadow};
 pub use upload::Upload;
-pub use worker::Worker;
+pub use worker::{FETCH_AHEAD_MAX, Worker};
