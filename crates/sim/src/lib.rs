@@ -5,6 +5,7 @@ pub mod expiry;
 pub mod fuzz;
 pub mod gets;
 pub mod in_process;
+pub mod instructions;
 pub mod model;
 pub mod policy;
 pub mod runner;

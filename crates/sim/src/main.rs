@@ -5,7 +5,7 @@ use scrubjay_sim::policy::{self, Plan};
 use scrubjay_sim::runner::{self, Deviations, Remote};
 use scrubjay_sim::script::Script;
 use scrubjay_sim::server::Server;
-use scrubjay_sim::{expiry, gets};
+use scrubjay_sim::{expiry, gets, instructions};
 
 const USAGE: &str = "usage: scrubjay-sim COMMAND
   script FILE...            run conformance scripts against scrubjay
@@ -19,7 +19,8 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
   curve [--shares ...] [--requests N] [--keys N] SOURCE...
                             what the engine's miss-ratio curve says beside what it misses at those sizes
   expiry                    what it costs to get the bytes of expired items back
-  gets [ITEMS]              what a look-up costs, in processor time, among so many items (20 million if not said)";
+  gets [ITEMS]              what a look-up costs, in processor time, among so many items (20 million if not said)
+  instructions [ROW]        make the requests that `cargo xtask instructions` counts, or list them";
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +37,11 @@ fn main() -> std::process::ExitCode {
             print!("{}", expiry::run());
             Ok(())
         }
+        ["instructions"] => {
+            print!("{}", instructions::names());
+            Ok(())
+        }
+        ["instructions", row] => instructions::run(row).map(|requests| println!("requests: {requests}")),
         ["gets"] => run_gets("20000000"),
         ["gets", items] => run_gets(items),
         _ => Err(USAGE.to_owned()),
