@@ -45,8 +45,8 @@ fn requests_that_come_together_are_answered_as_one_by_one() {
             0 => format!("mg k{key} v f\r\n"),
             1 => format!("gets k{key}  k{}\r\n", key / 2),
             2 => (0..40).fold("get".to_owned(), |line, m| format!("{line} k{}", key / (m + 1))) + "\r\n",
-            3 if n % 2 == 0 => format!("set other{n} 0 0 3\r\nget\r\n"),
-            4 if n % 2 == 0 => "get \r\n".to_owned(),
+            3 if n.is_multiple_of(2) => format!("set other{n} 0 0 3\r\nget\r\n"),
+            4 if n.is_multiple_of(2) => "get \r\n".to_owned(),
             _ => format!("get k{key}\r\n"),
         }
     };
