@@ -3,6 +3,7 @@
 mod bench;
 mod clients;
 mod docs;
+mod instructions;
 mod run;
 mod server;
 mod setup;
@@ -18,7 +19,8 @@ const USAGE: &str = "usage: cargo xtask CHORE
   tidy               the rules that no compiler checks: crate arrows, names, calls, sizes, documents
   docs [--check]     write the generated parts of the documents, or say whether they are fresh
   clients [WORD...]  only the real clients, against the server that SCRUBJAY_BIN names
-  bench [WORD...]    the speed figures against memcached and the floor, or those whose name contains each WORD";
+  bench [WORD...]    the speed figures against memcached and the floor, or those whose name contains each WORD
+  instructions [--bless]  what requests cost in instructions against the baseline, or make that the baseline";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         ["docs", "--check"] => report(docs::check(&root())),
         ["clients", ref filter @ ..] => test::run_clients(filter),
         ["bench", ref filter @ ..] => bench::run(filter),
+        ["instructions"] => test::run_instructions(false),
+        ["instructions", "--bless"] => test::run_instructions(true),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(64);

@@ -13,6 +13,7 @@ const PACKAGES: &[&str] = &[
     "php-memcache",
     "php-memcached",
     "python3-venv",
+    "valgrind",
 ];
 
 /// Whether we are root, who may install packages.

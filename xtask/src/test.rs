@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::run::{Outcome, Steps, capture, must};
-use crate::{clients, docs, root, setup, target, tidy};
+use crate::{clients, docs, instructions, root, setup, target, tidy};
 
 /// How long the torture test runs here; by itself it takes a few seconds.
 const TORTURE_SECS: &str = "30";
@@ -69,11 +69,22 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         let (success, output) = capture(&mut command);
         Outcome::counted(success, output)
     });
+    steps.step("instructions", || match instructions::obstacle() {
+        Some(why) => Outcome::Skipped(why),
+        None => Outcome::of(instructions::run(&root, &target, cargo(&root), false)),
+    });
     clients::run(&mut steps, &root, &target, &program);
     if program.is_ok() {
         steps.step("docs", || Outcome::of(complaints(docs::check(&root))));
     }
     steps.finish()
+}
+
+/// Runs only the count of instructions; with `bless` it becomes the baseline.
+pub fn run_instructions(bless: bool) -> bool {
+    let (root, target) = (root(), target());
+    let counted = setup::packages().and_then(|()| instructions::run(&root, &target, cargo(&root), bless));
+    counted.inspect_err(|why| println!("{why}")).is_ok()
 }
 
 /// Runs only the real clients, against the server that is named or built.

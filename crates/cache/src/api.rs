@@ -24,6 +24,8 @@ pub struct Config {
     pub workers_max: usize,
     /// Map the memory with huge pages (`-L`).
     pub huge_pages: bool,
+    /// Put huge pages under memory in full use, as time goes by, where the operating system lets us.
+    pub collapse: bool,
     /// Lock memory that is in use into RAM (`-k`).
     pub lock_memory: bool,
     /// Bytes of the ledger of items that left lately, 16 an entry; `None`: a hundredth of `memory_max`.
@@ -42,6 +44,7 @@ impl Config {
             hash_seed: 0x5eed,
             workers_max: 64,
             huge_pages: false,
+            collapse: false,
             lock_memory: false,
             ledger_bytes: None,
         }
@@ -535,6 +538,10 @@ pub struct Usage {
     pub held_beside_bytes: u64,
     /// Bytes in unfinished uploads.
     pub upload_bytes: u64,
+    /// Bytes of index and segments that were given huge pages.
+    pub huge_page_bytes: u64,
+    /// How often the operating system refused a huge page.
+    pub huge_pages_refused: u64,
 }
 
 /// What another memory limit would miss, by a shadow cache of that size.

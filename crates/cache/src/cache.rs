@@ -10,6 +10,7 @@ use crate::api::{Cause, Config, Counters, CurvePoint, Refusal, Usage, item_size}
 use crate::epoch::Epochs;
 use crate::eviction::{Eviction, Place};
 use crate::expiry::{is_expired, tick, ttl_secs};
+use crate::huge::HugePages;
 use crate::index::{Entry, Index, KeyHash, first_pages};
 use crate::item::{ItemRef, NEVER, PIECE_HEADER, Room};
 use crate::ledger::{self, Leaving, Ledger};
@@ -111,6 +112,7 @@ pub struct Cache {
     pub(crate) uploads: Uploads,
     pub(crate) eviction: Eviction,
     pub(crate) ledger: Ledger,
+    pub(crate) huge_pages: HugePages,
     /// The last CAS number given out; raised by every modification.
     cas: OwnLine<AtomicU64>,
     /// Items in segments of an older incarnation than this are dead; 0 while no flush is being worked off.
@@ -195,12 +197,13 @@ impl Cache {
         let members = config.workers_max + 1;
         let cache = Cache {
             index: Index::new(config.hash_seed, first_pages(memory_max)),
-            pool: Pool::new(config.lock_memory),
+            pool: Pool::new(&heap, config.lock_memory),
             epochs: Epochs::new(members),
             reclaimer: Mutex::new(Reclaimer::default()),
             uploads: Uploads::default(),
             eviction: Eviction::new(memory_max),
             ledger: Ledger::new(ledger::bytes_of(memory_max, config.ledger_bytes)),
+            huge_pages: HugePages::default(),
             cas: OwnLine::default(),
             flush_below: OwnLine::default(),
             tick: OwnLine::default(),
@@ -286,6 +289,8 @@ impl Cache {
             segment_size,
             upload_bytes: self.uploads.bytes(),
             held_beside_bytes: self.held_beside.load(Ordering::Relaxed),
+            huge_page_bytes: self.huge_page_bytes() as u64,
+            huge_pages_refused: self.huge_pages_refused(),
         }
     }
 
@@ -690,6 +695,7 @@ impl Cache {
         let resizing = self.step_index(&turn, PAGES_PER_MAINTENANCE);
         self.end_finished_flush();
         self.epochs.sleep(member);
+        self.take_huge_pages(now);
         drained == DRAINS_PER_MAINTENANCE || resizing
     }
 

@@ -15,6 +15,7 @@ use crate::epoch::Epochs;
 use crate::item::ItemRef;
 use crate::line::{Heat, Line, LineGuard, Location, SLOTS, Seen, Slot, TAG_BITS};
 use crate::segment::{Heap, PAGE_LINES, PAGE_SIZE};
+use scrubjay_io::memory::HUGE_PAGE_SIZE;
 
 /// Lines of a page that are somebody's home.
 pub(crate) const HOME_LINES: usize = 56;
@@ -36,6 +37,9 @@ const SHRINK_BELOW: usize = PAGE_LINES * SLOTS / 3;
 
 /// Moved pages whose memory is given back together.
 pub(crate) const PUNCH_BATCH: usize = 16;
+
+/// Pages, 1 MiB of them, from which on look-ups wait for memory.
+const FAR_PAGES: usize = 256;
 
 /// It grows by this share of its pages (one over it), but by as many as it had at first at least: a resize ends when all workers
 /// have passed a quiet moment, and until then they may store more than a quarter of a small table holds.
@@ -139,6 +143,9 @@ struct Resize {
     punch_to: Option<(usize, u64)>,
     /// The old extent, until its last pages are given back.
     leaving: Option<(usize, usize)>,
+    /// Huge pages' worth of the table that were looked at since the last resize, and how many of them got one.
+    looked_at: usize,
+    huge: usize,
 }
 
 /// A found item, and what to check to know that it was in the index all the while.
@@ -270,6 +277,21 @@ impl Index {
         heap.prefetch_line(&page[hash.home()]);
     }
 
+    /// Hints the processor to fetch the items in `hash`'s home line that may be the one.
+    #[inline]
+    pub(crate) fn prefetch_items(&self, heap: &Heap, hash: KeyHash) {
+        let (page, _) = self.page_of(heap, hash);
+        for (_, slot) in page[hash.home()].matches(hash.tag()) {
+            heap.prefetch(slot.location);
+        }
+    }
+
+    /// Whether the index is larger than what a processor core keeps at hand.
+    #[inline]
+    pub(crate) fn is_far(&self) -> bool {
+        self.geometry().pages >= FAR_PAGES
+    }
+
     /// Looks `key` up without a lock. The result was true at one moment during the call.
     #[inline]
     pub(crate) fn find<'a>(&self, heap: &'a Heap, hash: KeyHash, key: &[u8]) -> Option<Found<'a>> {
@@ -323,6 +345,29 @@ impl Index {
         self.resize
             .try_lock()
             .is_ok_and(|resize| resize.leaving.is_some())
+    }
+
+    /// Puts a huge page under the next part of a table that is not being resized; `None` if there is none.
+    pub(crate) fn take_huge_page(&self, heap: &Heap) -> Option<std::io::Result<()>> {
+        // Held while the kernel copies: no page is given back meanwhile.
+        let mut resize = self.resize.try_lock().ok()?;
+        let geometry = self.geometry();
+        let range = resize.looked_at;
+        let is_whole = (range + 1) * HUGE_PAGE_SIZE <= geometry.pages * PAGE_SIZE;
+        if geometry.next_pages > 0 || resize.leaving.is_some() || !is_whole {
+            return None;
+        }
+        resize.looked_at += 1;
+        let taken = heap.collapse_pages(geometry.extent, range);
+        resize.huge += usize::from(taken.is_ok());
+        Some(taken)
+    }
+
+    /// Bytes of the table that were given huge pages, while it is not being resized.
+    pub(crate) fn huge_page_bytes(&self) -> usize {
+        self.resize
+            .try_lock()
+            .map_or(0, |resize| resize.huge * HUGE_PAGE_SIZE)
     }
 
     /// Bytes that the next growth takes, while it lasts.
@@ -447,7 +492,8 @@ impl Index {
         let extent = resize
             .leaving
             .map_or(self.geometry().extent, |(extent, _)| extent);
-        // Nothing is left for the end where the last batch was a whole one.
+        // The last batch may have ended with the table: then there is nothing left to give back, and the kernel wants no such
+        // request.
         if to > resize.punched {
             heap.punch_pages(extent, resize.punched, to);
         }
@@ -823,5 +869,36 @@ impl<'a> Locked<'a> {
         self.page[HOME_LINES + number]
             .lock()
             .expect("overflow lines are never marked as moved")
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::{GROW_ABOVE, Geometry, Index, PUNCH_BATCH};
+    use crate::epoch::Epochs;
+    use crate::segment::Heap;
+
+    #[test]
+    fn a_table_that_ends_with_a_batch_is_given_back_wholly() {
+        let heap = Heap::reserve(14, 64, 1024).expect("address space");
+        let (index, epochs) = (Index::new(1, 4), Epochs::new(1));
+        let pages = 2 * PUNCH_BATCH;
+        let start = Geometry {
+            extent: 0,
+            pages,
+            next_pages: 0,
+        };
+        index.geometry.store(start.encode(), Ordering::Release);
+        let items = (pages * GROW_ABOVE + 1) as u64;
+        let mut pushed_out = Vec::new();
+        // Nobody reads, so each step gives back what the one before it moved.
+        for _ in 0..2 * pages {
+            index.step(&heap, &epochs, items, 1, &mut pushed_out);
+        }
+        let now = index.geometry();
+        assert_eq!((now.extent, now.pages, now.next_pages), (1, pages + pages / 4, 0));
+        assert!(!index.has_leftovers());
     }
 }

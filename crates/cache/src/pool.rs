@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use crate::epoch::Epochs;
 use crate::eviction::LOGS;
+use crate::huge::Ranges;
 use crate::segment::{Heap, SegmentId, SegmentState};
 
 /// Segments that only reclamation may take, so that it can always move live items out of a victim.
@@ -59,7 +60,7 @@ pub(crate) struct State {
     /// Free segments with memory.
     free: Vec<SegmentId>,
     /// Free segments without memory.
-    parked: Vec<SegmentId>,
+    pub(crate) parked: Vec<SegmentId>,
     /// Segments from this number on were never used.
     untouched: u32,
     /// Segments that no slot points into, in the order in which they were retired.
@@ -76,10 +77,12 @@ pub(crate) struct State {
     /// Given to the next segment that is opened.
     pub(crate) next_incarnation: u64,
     lock_memory: bool,
+    /// Which parts of the heap have memory.
+    pub(crate) ranges: Ranges,
 }
 
 impl Pool {
-    pub(crate) fn new(lock_memory: bool) -> Pool {
+    pub(crate) fn new(heap: &Heap, lock_memory: bool) -> Pool {
         Pool {
             open: (0..LOGS).map(|_| AtomicU32::new(NONE)).collect(),
             state: Mutex::new(State {
@@ -95,6 +98,7 @@ impl Pool {
                 sealed_order: 0,
                 next_incarnation: 1,
                 lock_memory,
+                ranges: Ranges::new(heap),
             }),
         }
     }
@@ -248,6 +252,7 @@ impl State {
                     SegmentId(self.untouched - 1)
                 })
             })?;
+            self.ranges.note_taken(fresh);
             if self.lock_memory {
                 // Best effort, as memcached's -k: the limit was checked at start.
                 let _ = heap.lock_segment(fresh);
@@ -308,6 +313,7 @@ impl State {
         while self.free.len() as u32 > self.available() {
             let Some(segment) = self.free.pop() else { break };
             heap.punch_segment(segment);
+            self.ranges.note_given_back(segment);
             self.parked.push(segment);
         }
     }

@@ -5,7 +5,7 @@
 
 use scrubjay_base::sync::whole::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use scrubjay_io::memory::Memory;
+use scrubjay_io::memory::{HUGE_PAGE_SIZE, Memory};
 
 use crate::item::{ItemRef, NEVER, Room};
 use crate::line::{Line, Location};
@@ -252,10 +252,11 @@ impl Heap {
     /// Reserves address space for `segments_max` segments of `1 << segment_shift` bytes and two index extents of
     /// `pages_max` pages. Untouched pages take no memory.
     pub(crate) fn reserve(segment_shift: u32, segments_max: u32, pages_max: usize) -> std::io::Result<Heap> {
-        let headers_len = (segments_max as usize * size_of::<SegmentHeader>()).next_multiple_of(PAGE_SIZE);
-        let extent_len = pages_max * PAGE_SIZE;
-        // Huge pages start at their size.
-        let base_offset = (headers_len + 2 * extent_len).next_multiple_of(2 << 20);
+        let headers_len = segments_max as usize * size_of::<SegmentHeader>();
+        // Each part starts where a huge page may start.
+        let headers_len = headers_len.next_multiple_of(HUGE_PAGE_SIZE);
+        let extent_len = (pages_max * PAGE_SIZE).next_multiple_of(HUGE_PAGE_SIZE);
+        let base_offset = headers_len + 2 * extent_len;
         let memory = Memory::reserve(base_offset + ((segments_max as usize) << segment_shift))?;
         let start = memory.as_ptr();
         // SAFETY: the offsets are inside the mapping's length.
@@ -311,16 +312,30 @@ impl Heap {
 
     /// Gives the memory of pages `first..last` of an extent back; they read as empty lines after.
     pub(crate) fn punch_pages(&self, extent: usize, first: usize, last: usize) {
-        // SAFETY: both pointers lead into the mapping.
-        let extent_offset = unsafe {
-            self.extents[extent]
-                .cast::<u8>()
-                .offset_from(self.memory.as_ptr())
-        };
         self.memory.punch(
-            extent_offset as usize + first * PAGE_SIZE,
+            self.extent_offset(extent) + first * PAGE_SIZE,
             (last - first) * PAGE_SIZE,
         );
+    }
+
+    fn extent_offset(&self, extent: usize) -> usize {
+        // SAFETY: both pointers lead into the mapping.
+        unsafe {
+            self.extents[extent]
+                .cast::<u8>()
+                .offset_from(self.memory.as_ptr()) as usize
+        }
+    }
+
+    /// Puts a huge page under the segments' `range`-th bytes of its size; parts without memory get some.
+    pub(crate) fn collapse_range(&self, range: usize) -> std::io::Result<()> {
+        self.memory.collapse(self.base_offset + range * HUGE_PAGE_SIZE)
+    }
+
+    /// Puts a huge page under an extent's `range`-th bytes of its size; parts without memory get some.
+    pub(crate) fn collapse_pages(&self, extent: usize, range: usize) -> std::io::Result<()> {
+        self.memory
+            .collapse(self.extent_offset(extent) + range * HUGE_PAGE_SIZE)
     }
 
     /// Gives a free segment's memory back.

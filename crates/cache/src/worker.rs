@@ -66,6 +66,9 @@ struct Change {
     lease: Option<(bool, bool)>,
 }
 
+/// Look-ups that are fetched for at a time: about as many lines as a processor can wait for.
+pub const FETCH_AHEAD_MAX: usize = 16;
+
 /// Stores between two looks at the index's load.
 const STORES_PER_LOOK: u32 = 32;
 
@@ -178,6 +181,26 @@ impl Worker {
             _ => {}
         }
         self.get_locked(get, hash)
+    }
+
+    /// Whether the cache is so large that [`Worker::fetch_ahead`] gains more than it takes.
+    #[inline]
+    pub fn is_fetching_worth_it(&self) -> bool {
+        self.member.cache.index.is_far()
+    }
+
+    /// Hints the processor to fetch what look-ups of `keys`, at most [`FETCH_AHEAD_MAX`], will need.
+    #[inline]
+    pub fn fetch_ahead(&self, keys: &[&[u8]]) {
+        let (index, heap) = (&self.member.cache.index, &self.member.cache.heap);
+        let mut hashes = [KeyHash(0); FETCH_AHEAD_MAX];
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = index.hash(key);
+            index.prefetch(heap, *hash);
+        }
+        for &hash in hashes.iter().take(keys.len()) {
+            index.prefetch_items(heap, hash);
+        }
     }
 
     /// A consistent snapshot of the live item under `key`.

@@ -107,6 +107,8 @@ pub struct Options {
     pub ledger_bytes: Option<usize>,
     /// Use huge pages (`-L`).
     pub huge_pages: bool,
+    /// Put huge pages under memory in full use (`-o no_huge_pages` turns it off).
+    pub collapse: bool,
     /// Worker threads (`-t`).
     pub threads: usize,
     /// Requests of one connection handled in one turn (`-R`).
@@ -164,6 +166,7 @@ impl Default for Options {
             lock_memory: false,
             ledger_bytes: None,
             huge_pages: false,
+            collapse: true,
             threads: 4,
             requests_per_turn: 1024,
             shutdown_enabled: false,
@@ -247,6 +250,7 @@ impl Options {
             hash_seed,
             workers_max: self.threads + OTHER_THREADS,
             huge_pages: self.huge_pages,
+            collapse: self.collapse,
             lock_memory: self.lock_memory,
             ledger_bytes: self.ledger_bytes,
         }

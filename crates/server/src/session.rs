@@ -3,6 +3,7 @@
 //! Whatever way the input is cut, the replies are the same: a request is handled when it is complete; only the keys of a
 //! multi-get and the bodies of large values are taken as they come.
 
+mod ahead;
 mod binary;
 mod guard;
 mod meta;

@@ -364,6 +364,11 @@ const GENERAL: &[(&str, Source)] = &[
         Number(|reading| reading.shared.net.memory.kicks()),
     ),
     ("index_bytes", Number(|reading| reading.usage.index_bytes)),
+    ("huge_page_bytes", Number(|reading| reading.usage.huge_page_bytes)),
+    (
+        "huge_pages_refused",
+        Number(|reading| reading.usage.huge_pages_refused),
+    ),
     ("ledger_bytes", Number(|reading| reading.usage.ledger_bytes)),
     ("eviction_bytes", Number(|reading| reading.usage.eviction_bytes)),
     ("dead_bytes", Number(|reading| reading.usage.dead_bytes)),

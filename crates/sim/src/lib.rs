@@ -3,7 +3,9 @@
 pub mod differential;
 pub mod expiry;
 pub mod fuzz;
+pub mod gets;
 pub mod in_process;
+pub mod instructions;
 pub mod model;
 pub mod policy;
 pub mod runner;

@@ -1,11 +1,11 @@
 //! `cargo run -p scrubjay-sim -- COMMAND`: conformance scripts by hand.
 
 use scrubjay_sim::differential::{self, Pair};
-use scrubjay_sim::expiry;
 use scrubjay_sim::policy::{self, Plan};
 use scrubjay_sim::runner::{self, Deviations, Remote};
 use scrubjay_sim::script::Script;
 use scrubjay_sim::server::Server;
+use scrubjay_sim::{expiry, gets, instructions};
 
 const USAGE: &str = "usage: scrubjay-sim COMMAND
   script FILE...            run conformance scripts against scrubjay
@@ -18,7 +18,9 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
                             miss ratios of eviction policies and of the engine, at shares of each source's footprint
   curve [--shares ...] [--requests N] [--keys N] SOURCE...
                             what the engine's miss-ratio curve says beside what it misses at those sizes
-  expiry                    what it costs to get the bytes of expired items back";
+  expiry                    what it costs to get the bytes of expired items back
+  gets [ITEMS]              what a look-up costs, in processor time, among so many items (20 million if not said)
+  instructions [ROW]        make the requests that `cargo xtask instructions` counts, or list them";
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +37,13 @@ fn main() -> std::process::ExitCode {
             print!("{}", expiry::run());
             Ok(())
         }
+        ["instructions"] => {
+            print!("{}", instructions::names());
+            Ok(())
+        }
+        ["instructions", row] => instructions::run(row).map(|requests| println!("requests: {requests}")),
+        ["gets"] => run_gets("20000000"),
+        ["gets", items] => run_gets(items),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -44,6 +53,13 @@ fn main() -> std::process::ExitCode {
             std::process::ExitCode::FAILURE
         }
     }
+}
+
+fn run_gets(items: &str) -> Result<(), String> {
+    let number = items.parse().ok().filter(|items| *items > 0);
+    let items = number.ok_or_else(|| format!("gets takes a number of items from 1 on, not {items:?}"))?;
+    print!("{}", gets::run(items)?);
+    Ok(())
 }
 
 fn run_policy(options: &[&str]) -> Result<(), String> {

@@ -360,6 +360,7 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
         } = &*shared;
         let bell = Bell::default();
         let mut looked_at = clock.now();
+        let mut may_tell_of_huge_pages = shared.verbosity.load(Ordering::Relaxed) > 0;
         loop {
             let held = net.memory.held() + net.curr_connections.load(Ordering::Relaxed) * CONNECTION_BYTES;
             cache.set_held_beside(held);
@@ -367,6 +368,12 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
                 .set_limit((cache.usage().memory_max / CONNECTION_SHARE).max(CONNECTION_MIN));
             let now = clock.now();
             let is_more = cache.maintain(now);
+            if may_tell_of_huge_pages && let Some(error) = cache.huge_page_refusal() {
+                may_tell_of_huge_pages = false;
+                say(&format!(
+                    "no huge page to be had: {error}; tried again now and then, -o no_huge_pages ends that"
+                ));
+            }
             if cache.is_held_by_readers() {
                 control.copy_out(&net.memory);
             }

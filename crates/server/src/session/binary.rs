@@ -11,7 +11,7 @@ use scrubjay_protocol::binary::{
 
 use self::store::Pending;
 use super::need;
-use super::{Context, OUTPUT_PER_CALL, push_value};
+use super::{Context, OUTPUT_PER_CALL, ahead, push_value};
 
 /// What one connection is in the middle of.
 #[derive(Debug, Default)]
@@ -47,8 +47,11 @@ pub(crate) fn handle(
     input: &[u8],
     output: &mut Output<PinnedSlice>,
 ) -> Handled {
-    let mut consumed = 0;
+    let (mut consumed, mut fetched) = (0, 0);
     for _ in 0..context.requests_per_call() {
+        if consumed >= fetched && matches!(state.step, Step::Request) {
+            fetched = consumed + ahead::fetch_packets(context.worker, &input[consumed..]);
+        }
         let progress = match &mut state.step {
             Step::Request => handle_request(&mut state.step, context, &input[consumed..], output),
             Step::Value(_) => store::receive(&mut state.step, context, &input[consumed..], output),

@@ -14,7 +14,7 @@ use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
 
 use super::need;
-use super::{Context, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, meta, push_value};
+use super::{Context, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value};
 use crate::auth::Rights;
 
 /// Blanks before a long multi-get's keys that are put up with; as memcached.
@@ -100,9 +100,12 @@ pub(super) fn handle(
     input: &[u8],
     output: &mut Output<PinnedSlice>,
 ) -> Handled {
-    let mut consumed = 0;
+    let (mut consumed, mut fetched) = (0, 0);
     for _ in 0..context.requests_per_call() {
         let rest = &input[consumed..];
+        if consumed >= fetched && matches!(state.step, Step::Line) {
+            fetched = consumed + ahead::fetch_lines(context.worker, rest);
+        }
         let progress = match &mut state.step {
             Step::Line => handle_line(&mut state.step, context, rest, output),
             Step::Keys(keys) => match handle_keys(*keys, context, rest, output) {
@@ -286,8 +289,12 @@ fn begin_keys(
     keys: &[u8],
     output: &mut Output<PinnedSlice>,
 ) -> Progress {
-    let mut rest = keys;
+    let (mut rest, mut fetched) = (keys, 0);
     while let Some((key, after)) = next_token(rest) {
+        if fetched == 0 && !after.is_empty() {
+            fetched = ahead::fetch_keys(context.worker, rest);
+        }
+        fetched = fetched.saturating_sub(1);
         answer_key(context, order, key, output);
         rest = after;
         if output.len() > OUTPUT_PER_CALL && !rest.is_empty() {
