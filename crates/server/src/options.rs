@@ -239,6 +239,9 @@ impl Options {
     ///
     /// `unix_millis_at_start` is the Unix time at the clock's start, `hash_seed` comes from the system's entropy.
     pub fn cache_config(&self, unix_millis_at_start: u64, hash_seed: u64) -> scrubjay_cache::Config {
+        // Whoever touches 2 MiB that become a huge page waits for milliseconds. The smaller a cache, the more touch them, and the
+        // nearer its page tables come to fit in the processor's caches.
+        const COLLAPSE_MIN: usize = 512 << 20;
         // Beside the worker threads the maintenance thread may look at the cache.
         const OTHER_THREADS: usize = 2;
         scrubjay_cache::Config {
@@ -250,7 +253,7 @@ impl Options {
             hash_seed,
             workers_max: self.threads + OTHER_THREADS,
             huge_pages: self.huge_pages,
-            collapse: self.collapse,
+            collapse: self.collapse && self.memory_max >= COLLAPSE_MIN,
             lock_memory: self.lock_memory,
             ledger_bytes: self.ledger_bytes,
         }

@@ -156,7 +156,7 @@ pub const ROWS: &[Row] = &[
     Row::flag("maxconns_fast", |o, on| o.reject_over_limit = on, "Refuse connections over the limit at once; no_maxconns_fast lets them wait")
         .extended().negatable().default("on")
         .shows("maxconns_fast", |o| yes_no(o.reject_over_limit)),
-    Row::flag("huge_pages", |o, on| o.collapse = on, "Put huge pages under memory in full use as time goes by, where the kernel can (Linux 6.1)")
+    Row::flag("huge_pages", |o, on| o.collapse = on, "Put huge pages under memory in full use as time goes by, from -m 512 up, where the kernel can (Linux 6.1)")
         .extended().negatable().default("yes")
         .shows("huge_pages", |o| yes_no(o.collapse)),
     Row::number("idle_timeout", 0, u32::MAX as i64, |o, n| o.idle_timeout_secs = n as u32, "Close connections that were silent for this long; 0 never")
