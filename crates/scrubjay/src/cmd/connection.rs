@@ -6,6 +6,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use clap::Arg;
+
 /// Longest wait for a byte from a server, or until it takes one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -170,4 +172,13 @@ pub(crate) fn exptime(ttl: u32) -> u64 {
     }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |now| now.as_secs() + u64::from(ttl))
+}
+
+/// The option that names the server to talk to.
+pub(crate) fn server_arg() -> Arg {
+    Arg::new("server")
+        .long("server")
+        .value_name("HOST:PORT|PATH")
+        .default_value("127.0.0.1:11211")
+        .help("The server, or the path of its Unix socket")
 }

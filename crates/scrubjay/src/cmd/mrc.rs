@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
-use super::connection::Connection;
+use super::connection::{Connection, server_arg};
 
 /// Exit status when the server cannot be asked.
 const UNUSABLE: u8 = 2;
@@ -17,13 +17,7 @@ const BAR: f64 = 60.0;
 pub fn command() -> Command {
     Command::new("mrc")
         .about("Show what a scrubjay server would miss with more or less memory")
-        .arg(
-            Arg::new("server")
-                .long("server")
-                .value_name("HOST:PORT|PATH")
-                .default_value("127.0.0.1:11211")
-                .help("The server, or the path of its Unix socket"),
-        )
+        .arg(server_arg())
         .arg(
             Arg::new("json")
                 .long("json")

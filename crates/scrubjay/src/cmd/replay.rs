@@ -12,6 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use scrubjay_workload::{Draw, Format};
 
 use self::run::{Lives, Plan};
+use super::connection::server_arg;
 
 /// Exit status when a value came back that nobody stored.
 const WRONG_VALUES: u8 = 1;
@@ -43,13 +44,7 @@ pub fn command() -> Command {
                 .default_value("auto")
                 .help("What TRACE is; auto goes by its name: twitter:*, *.tables, *.bin or *oracleGeneral*, else CSV"),
         )
-        .arg(
-            Arg::new("server")
-                .long("server")
-                .value_name("HOST:PORT|PATH")
-                .default_value("127.0.0.1:11211")
-                .help("The server, or the path of its Unix socket"),
-        )
+        .arg(server_arg())
         .arg(
             Arg::new("vs")
                 .long("vs")
@@ -104,8 +99,15 @@ fn replay(matches: &ArgMatches) -> Result<u64, String> {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let trace = matches.get_one::<PathBuf>("trace").cloned().unwrap_or_default();
     let format = text("format").and_then(|name| Format::named(&name));
+    let format = format.unwrap_or_else(|| Format::guess(&trace));
+    if number("rate") > 0 && !format.is_drawn() {
+        return Err(format!(
+            "--rate is of drawn workloads, and {} is a trace with times of its own; use --speed",
+            trace.display()
+        ));
+    }
     let plan = Plan {
-        format: format.unwrap_or_else(|| Format::guess(&trace)),
+        format,
         trace,
         requests: number("requests"),
         connections: number("connections").clamp(1, 256) as usize,

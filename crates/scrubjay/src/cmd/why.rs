@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
-use super::connection::Connection;
+use super::connection::{Connection, server_arg};
 
 /// Exit status when the server cannot be asked.
 const UNUSABLE: u8 = 2;
@@ -25,13 +25,7 @@ pub fn command() -> Command {
                 .value_name("KEY")
                 .help("Keys, as clients send them"),
         )
-        .arg(
-            Arg::new("server")
-                .long("server")
-                .value_name("HOST:PORT|PATH")
-                .default_value("127.0.0.1:11211")
-                .help("The server, or the path of its Unix socket"),
-        )
+        .arg(server_arg())
         .arg(
             Arg::new("json")
                 .long("json")
