@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""User memory of idle connections that have each moved a value of 4 KB, and what they do to the latency of active ones.
+
+    bench/idle.py IDLE ACTIVE SCRUBJAY PROGRAM [ARGUMENT...]    e.g. bench/idle.py 100000 0 target/release/scrubjay memcached
+
+Starts PROGRAM with two workers and has other processes open IDLE connections to it from as many loopback addresses as that takes. With
+ACTIVE above 0, SCRUBJAY's load generator measures gets over ACTIVE connections before the idle ones come and beside them. Memory
+is the process's own (RssAnon and RssShmem), the kernel's part of a connection is not in it. Where the system lets a process open
+fewer files than IDLE, there are only as many, and the output says so.
+"""
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+PER_ADDRESS = 20_000
+OTHER_FILES = 200
+MEGABYTES = 64
+VALUE = b"x" * 4096
+ROUNDS = 3
+
+
+def raise_files():
+    """Lets this process and its children open as many files as the system allows."""
+    with open("/proc/sys/fs/nr_open") as limit:
+        wanted = int(limit.read())
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+    except (ValueError, OSError):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def exchange(connection, request, ending):
+    connection.sendall(request)
+    reply = b""
+    while not reply.endswith(ending):
+        received = connection.recv(1 << 16)
+        if not received:
+            raise EOFError("the server closed a connection: " + repr(reply[-80:]))
+        reply += received
+
+
+def move_value(connection):
+    exchange(connection, b"set idle 0 0 %d\r\n%s\r\n" % (len(VALUE), VALUE), b"STORED\r\n")
+    exchange(connection, b"get idle\r\n", b"END\r\n")
+
+
+def connect(port, number=0):
+    connection = socket.socket()
+    connection.bind((f"127.0.{number // 250}.{number % 250 + 1}", 0))
+    connection.connect(("127.0.0.1", port))
+    return connection
+
+
+class Holders:
+    """Processes that hold idle connections until they are let go."""
+
+    def __init__(self, port):
+        self.port, self.children = port, []
+
+    def open(self, count):
+        while count > 0:
+            here = min(count, PER_ADDRESS - OTHER_FILES)
+            self.fork(here)
+            count -= here
+
+    def fork(self, count):
+        told, tell = os.pipe()
+        held, release = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(release)
+            status = 1
+            try:
+                number = len(self.children) + 1
+                connections = [connect(self.port, number) for _ in range(count)]
+                for connection in connections:
+                    move_value(connection)
+                os.write(tell, b".")
+                os.read(held, 1)
+                status = 0
+            except (EOFError, OSError) as error:
+                print(f"cannot open a connection: {error}", file=sys.stderr)
+            finally:
+                os._exit(status)
+        os.close(tell)
+        os.close(held)
+        self.children.append((child, release))
+        if os.read(told, 1) != b".":
+            sys.exit("a process could not open its connections")
+        os.close(told)
+
+    def release(self):
+        for child, release in self.children:
+            os.write(release, b".")
+            os.waitpid(child, 0)
+
+
+def memory(pid):
+    """Bytes of the process's own."""
+    with open(f"/proc/{pid}/status") as status:
+        lines = [line.split() for line in status]
+    return sum(1024 * int(line[1]) for line in lines if line and line[0] in ("RssAnon:", "RssShmem:"))
+
+
+def latency(load, port, active):
+    """Microseconds of p50 and p99."""
+    command = [load, "bench", "--server", f"127.0.0.1:{port}", "--connections", str(active), "--rate", "10000",
+               "--duration", "4", "--warmup", "1", "--rounds", str(ROUNDS), "--keys", "1000", "--json"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    median = json.loads(output)["servers"][0]["median"]
+    return median["get_p50_us"], median["get_p99_us"]
+
+
+idle, active, load, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
+files = raise_files()
+room = files - OTHER_FILES - active
+if idle > room:
+    print(f"a process may open {files} files here: {room} idle connections instead of {idle}")
+    idle = room
+ports = os.path.join(tempfile.mkdtemp(), "ports")
+server = subprocess.Popen(
+    program + ["-m", str(MEGABYTES), "-p", "-1", "-l", "127.0.0.1", "-t", "2", "-c", str(idle + active + OTHER_FILES // 2)]
+    + (["-u", "root"] if os.getuid() == 0 else []),
+    env=dict(os.environ, MEMCACHED_PORT_FILENAME=ports), stderr=subprocess.DEVNULL)
+while not os.path.exists(ports):
+    if server.poll() is not None:
+        sys.exit(f"{program[0]} ended with status {server.returncode}")
+    time.sleep(0.01)
+with open(ports) as lines:
+    port = int(lines.readline().split()[-1])
+first = connect(port)
+for number in range(3 * MEGABYTES * 256):
+    # All of the cache is in use before anything is counted.
+    first.sendall(b"set %d 0 0 %d noreply\r\n%s\r\n" % (number, len(VALUE), VALUE))
+move_value(first)
+if active:
+    subprocess.run([load, "bench", "--server", f"127.0.0.1:{port}", "--keys", "1000", "--fill", "--requests", "1000"],
+                   check=True, capture_output=True)
+    alone = latency(load, port, active)
+    print(f"{active} active: p50 {alone[0]:.0f} us, p99 {alone[1]:.0f} us")
+holders = Holders(port)
+before = memory(server.pid)
+part = idle // 10
+holders.open(part)
+first_part = memory(server.pid)
+holders.open(idle - part)
+after = memory(server.pid)
+print(f"{idle} idle: {(after - before) / idle:.0f} bytes each; {(after - first_part) / (idle - part):.0f} from the tenth part on")
+if active:
+    beside = latency(load, port, active)
+    print(f"{active} active beside them: p50 {beside[0]:.0f} us, p99 {beside[1]:.0f} us: "
+          f"{beside[1] / alone[1]:.2f} times the p99")
+holders.release()
+server.terminate()
+server.wait()
