@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""User memory of idle connections that have each moved a value of 4 KB, and what they do to the latency of active ones.
+"""User memory of idle connections that have each moved 4 KB in and 4 KB out, and what they do to the latency of active ones.
 
     bench/idle.py IDLE ACTIVE SCRUBJAY PROGRAM [ARGUMENT...]    e.g. bench/idle.py 100000 0 target/release/scrubjay memcached
 
@@ -17,10 +17,12 @@ import sys
 import tempfile
 import time
 
+IP_BIND_ADDRESS_NO_PORT = 24
 PER_ADDRESS = 20_000
 OTHER_FILES = 200
-MEGABYTES = 64
+MEGABYTES = 1024
 VALUE = b"x" * 4096
+ABSENT = [b"%0240d" % number for number in range(17)]
 ROUNDS = 3
 
 
@@ -47,12 +49,14 @@ def exchange(connection, request, ending):
 
 
 def move_value(connection):
-    exchange(connection, b"set idle 0 0 %d\r\n%s\r\n" % (len(VALUE), VALUE), b"STORED\r\n")
-    exchange(connection, b"get idle\r\n", b"END\r\n")
+    """Asks for the value, and for keys that are not there. Nothing is stored, so that the cache stays as large as it was."""
+    exchange(connection, b"get idle " + b" ".join(ABSENT) + b"\r\n", b"END\r\n")
 
 
 def connect(port, number=0):
     connection = socket.socket()
+    # The port is chosen when both ends are known, so that those of connections that are gone do not count.
+    connection.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
     connection.bind((f"127.0.{number // 250}.{number % 250 + 1}", 0))
     connection.connect(("127.0.0.1", port))
     return connection
@@ -136,10 +140,7 @@ while not os.path.exists(ports):
 with open(ports) as lines:
     port = int(lines.readline().split()[-1])
 first = connect(port)
-for number in range(3 * MEGABYTES * 256):
-    # All of the cache is in use before anything is counted.
-    first.sendall(b"set %d 0 0 %d noreply\r\n%s\r\n" % (number, len(VALUE), VALUE))
-move_value(first)
+exchange(first, b"set idle 0 0 %d\r\n%s\r\n" % (len(VALUE), VALUE), b"STORED\r\n")
 if active:
     subprocess.run([load, "bench", "--server", f"127.0.0.1:{port}", "--keys", "1000", "--fill", "--requests", "1000"],
                    check=True, capture_output=True)

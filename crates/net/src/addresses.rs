@@ -16,34 +16,40 @@ pub(crate) struct Addresses {
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
+/// A connection's place among those of its address, to be given back when it goes. Boxed: mostly nothing is counted.
+#[derive(Debug)]
+pub(crate) struct Entry(Option<Box<IpAddr>>);
+
 impl Addresses {
     pub(crate) fn new(most: usize) -> Addresses {
         let open = Mutex::default();
         Addresses { most, open }
     }
 
-    /// Counts a connection that comes; `false` if its address has as many as it may.
-    pub(crate) fn enter(&self, peer: PeerAddress) -> bool {
+    /// Counts a connection that comes; `None` if its address has as many as it may.
+    pub(crate) fn enter(&self, peer: PeerAddress) -> Option<Entry> {
         let Some(address) = self.counted(peer) else {
-            return true;
+            return Some(Entry(None));
         };
         let mut open = self.open.lock().expect("nothing panics under this lock");
         let count = open.entry(address).or_default();
-        let fits = *count < self.most;
-        *count += usize::from(fits);
-        fits
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(Entry(Some(Box::new(address))))
     }
 
-    /// Counts one that goes, and had come.
-    pub(crate) fn leave(&self, peer: PeerAddress) {
-        let Some(address) = self.counted(peer) else {
+    /// Counts one that goes.
+    pub(crate) fn leave(&self, entry: Entry) {
+        let Entry(Some(address)) = entry else {
             return;
         };
         let mut open = self.open.lock().expect("nothing panics under this lock");
-        if let Some(count) = open.get_mut(&address) {
+        if let Some(count) = open.get_mut(&*address) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&address);
+                open.remove(&*address);
             }
         }
     }
@@ -79,8 +85,12 @@ mod tests {
     #[test]
     fn an_address_has_so_many_connections_and_no_more() {
         let addresses = Addresses::new(2);
-        let check = |text: &str, fits: bool| assert_eq!(addresses.enter(peer(text)), fits, "{text}");
-        check("192.0.2.1", true);
+        let check = |text: &str, fits: bool| {
+            let entry = addresses.enter(peer(text));
+            assert_eq!(entry.is_some(), fits, "{text}");
+            entry
+        };
+        let first = check("192.0.2.1", true);
         check("::ffff:192.0.2.1", true);
         check("192.0.2.1", false);
         check("192.0.2.2", true);
@@ -88,22 +98,21 @@ mod tests {
         check("2001:db8::2", true);
         check("2001:db8::3", false);
         check("2001:db8:0:1::3", true);
-        addresses.leave(peer("192.0.2.1"));
+        first.into_iter().for_each(|entry| addresses.leave(entry));
         check("192.0.2.1", true);
-        assert!((0..9).all(|_| addresses.enter(PeerAddress::Unix)));
+        assert!((0..9).all(|_| addresses.enter(PeerAddress::Unix).is_some()));
     }
 
     #[test]
     fn addresses_without_connections_are_forgotten() {
         let addresses = Addresses::new(1);
         for host in 0..100 {
-            let peer = peer(&format!("192.0.2.{host}"));
-            assert!(addresses.enter(peer));
-            addresses.leave(peer);
+            let entry = addresses.enter(peer(&format!("192.0.2.{host}")));
+            addresses.leave(entry.expect("it has none yet"));
         }
         assert!(addresses.open.lock().expect("unpoisoned").is_empty());
         let unlimited = Addresses::new(0);
-        assert!(unlimited.enter(peer("192.0.2.1")) && unlimited.enter(peer("192.0.2.1")));
+        assert!((0..2).all(|_| unlimited.enter(peer("192.0.2.1")).is_some()));
         assert!(unlimited.open.lock().expect("unpoisoned").is_empty());
     }
 }

@@ -6,8 +6,9 @@
 use std::io::IoSlice;
 
 use scrubjay_base::time::Now;
-use scrubjay_io::driver::{Driver, Interest, PeerAddress};
+use scrubjay_io::driver::{Driver, Interest};
 
+use crate::addresses::Entry;
 use crate::output::Output;
 use crate::service::{Next, Service};
 
@@ -17,27 +18,54 @@ const LEFTOVER_MAX: usize = (64 << 10) + (8 << 10);
 /// Pieces written by one system call.
 const PIECES_PER_WRITE: usize = 64;
 
-/// A connection of a worker.
+/// Bytes written to a connection in one turn: what the kernel takes from one in some 50 us. Others wait as long for each that
+/// sends much. An encrypted connection needs room for a chunk of records that it began (64 KiB).
+pub(crate) const WRITE_MAX: usize = 256 << 10;
+
+/// A connection of a worker. There may be a hundred thousand, most of them idle: what only some need is boxed.
 pub(crate) struct Connection<D: Driver, S: Service> {
     pub(crate) socket: D::Socket,
     pub(crate) session: S::Session,
+    /// Input and output that wait; an idle connection has none.
+    waiting: Option<Box<Waiting<S::Shared>>>,
+    /// Its place among those of its address.
+    pub(crate) entry: Entry,
+    pub(crate) last_active: Now,
     pub(crate) token: u64,
-    /// Input that waits for more, or for this connection's next turn.
-    leftover: Vec<u8>,
-    /// Output that the socket did not take.
-    unsent: Output<S::Shared>,
     /// Close when everything is sent.
     closing: bool,
     /// There is work without new input.
     again: bool,
     /// There will be.
     later: bool,
-    /// Who is at the other end.
-    pub(crate) peer: PeerAddress,
+    /// Its share of a turn ended before its output did.
+    sends: bool,
     interest: Interest,
     /// At its last turn it had nothing to read, to do or to send.
     caught_up: bool,
-    pub(crate) last_active: Now,
+}
+
+/// Bytes that an idle connection takes, with its place among the others: all that it has unless its service or its driver keeps more
+/// for it.
+pub const fn resting_len<D: Driver, S: Service>() -> usize {
+    size_of::<Option<Connection<D, S>>>()
+}
+
+/// What is neither handled nor sent.
+struct Waiting<P> {
+    /// Input that waits for more, or for this connection's next turn.
+    leftover: Vec<u8>,
+    /// Output that the socket did not take.
+    unsent: Output<P>,
+}
+
+impl<P> Default for Waiting<P> {
+    fn default() -> Waiting<P> {
+        Waiting {
+            leftover: Vec::new(),
+            unsent: Output::default(),
+        }
+    }
 }
 
 /// What a worker lends a connection for a turn.
@@ -48,6 +76,8 @@ pub(crate) struct Lent<'a, D, S: Service> {
     pub(crate) output: &'a mut Output<S::Shared>,
     pub(crate) bytes_read: &'a mut u64,
     pub(crate) bytes_written: &'a mut u64,
+    /// Bytes that it may still write in this turn.
+    pub(crate) share: usize,
 }
 
 /// What becomes of a connection after its turn.
@@ -66,7 +96,7 @@ pub(crate) enum After {
 impl<D: Driver, S: Service> Connection<D, S> {
     pub(crate) fn new(
         socket: D::Socket,
-        peer: PeerAddress,
+        entry: Entry,
         session: S::Session,
         token: u64,
         now: Now,
@@ -74,34 +104,49 @@ impl<D: Driver, S: Service> Connection<D, S> {
         Connection {
             socket,
             session,
+            waiting: None,
+            entry,
+            last_active: now,
             token,
-            leftover: Vec::new(),
-            unsent: Output::default(),
             closing: false,
             again: false,
             later: false,
-            peer,
+            sends: false,
             interest: Interest::Read,
             caught_up: false,
-            last_active: now,
         }
     }
 
     /// Bytes that it holds beside its place among the connections.
     pub(crate) fn held(&self, driver: &D) -> u64 {
-        (self.leftover.capacity() + self.unsent.held() + driver.held(&self.socket)) as u64
+        let waiting = self.waiting.as_ref().map_or(0, |waiting| {
+            size_of::<Waiting<S::Shared>>() + waiting.leftover.capacity() + waiting.unsent.held()
+        });
+        (waiting + driver.held(&self.socket)) as u64
     }
 
     /// Copies what waits to be sent from the service's memory.
     pub(crate) fn copy_out(&mut self) {
-        if self.unsent.has_shared() {
-            self.unsent.own();
+        if let Some(waiting) = &mut self.waiting
+            && waiting.unsent.has_shared()
+        {
+            waiting.unsent.own();
         }
     }
 
+    fn has_unsent(&self) -> bool {
+        self.waiting
+            .as_ref()
+            .is_some_and(|waiting| !waiting.unsent.is_empty())
+    }
+
+    fn leftover_len(&self) -> usize {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.leftover.len())
+    }
+
     /// Whether replies wait for the peer to take them.
-    pub(crate) fn has_unsent(&self) -> bool {
-        !self.unsent.is_empty()
+    pub(crate) fn waits_for_peer(&self) -> bool {
+        self.has_unsent() && !self.sends
     }
 
     /// Whether everything that had come by its last turn is answered.
@@ -111,23 +156,33 @@ impl<D: Driver, S: Service> Connection<D, S> {
 
     /// Whether it is to have a turn without new input.
     pub(crate) fn has_more_to_do(&self) -> bool {
-        (self.again || self.later) && !self.has_unsent()
+        self.sends || ((self.again || self.later) && !self.has_unsent())
     }
 
     /// One turn: send what waits, read once if that is allowed, handle, send.
     pub(crate) fn turn(&mut self, lent: &mut Lent<'_, D, S>, readable: bool) -> After {
+        let after = self.take_turn(lent, readable);
+        if let Some(waiting) = &self.waiting
+            && waiting.leftover.is_empty()
+            && waiting.unsent.is_empty()
+        {
+            self.waiting = None;
+        }
+        after
+    }
+
+    fn take_turn(&mut self, lent: &mut Lent<'_, D, S>, readable: bool) -> After {
         self.caught_up = false;
         if self.has_unsent() {
             // Its input waits until it takes its replies.
             match self.send_unsent(lent) {
                 Sent::All if self.closing => return After::Close,
                 Sent::All => {}
-                Sent::Part => return self.wait_for(lent, Interest::Write),
-                Sent::Failed => return After::Close,
+                unfinished => return self.after_sending_part(lent, unfinished),
             }
         }
         // While it waits for an answer it is read from, lest its input wake the worker time and again; but not on and on.
-        let is_full = self.later && self.leftover.len() > LEFTOVER_MAX;
+        let is_full = self.later && self.leftover_len() > LEFTOVER_MAX;
         let read = if readable && !self.again && !is_full {
             self.read(lent)
         } else {
@@ -158,30 +213,37 @@ impl<D: Driver, S: Service> Connection<D, S> {
     }
 
     fn handle_read(&mut self, lent: &mut Lent<'_, D, S>, len: usize) -> After {
-        if !self.leftover.is_empty() {
-            self.leftover.extend_from_slice(&lent.buffer[..len]);
+        if self.leftover_len() > 0 {
+            self.leftover().extend_from_slice(&lent.buffer[..len]);
             return self.handle_leftover(lent);
         }
         let handled = lent
             .service
             .handle(&mut self.session, &lent.buffer[..len], lent.output);
         debug_assert!(handled.consumed <= len);
-        // Reserved exactly: many connections may wait in the middle of a request.
-        self.leftover.reserve_exact(len - handled.consumed);
-        self.leftover
-            .extend_from_slice(&lent.buffer[handled.consumed..len]);
+        if handled.consumed < len {
+            // Reserved exactly: many connections may wait in the middle of a request.
+            self.leftover().reserve_exact(len - handled.consumed);
+            self.leftover()
+                .extend_from_slice(&lent.buffer[handled.consumed..len]);
+        }
         self.after(lent, handled.next)
     }
 
+    fn leftover(&mut self) -> &mut Vec<u8> {
+        &mut self.waiting.get_or_insert_default().leftover
+    }
+
     fn handle_leftover(&mut self, lent: &mut Lent<'_, D, S>) -> After {
-        let handled = lent
-            .service
-            .handle(&mut self.session, &self.leftover, lent.output);
-        debug_assert!(handled.consumed <= self.leftover.len());
-        if handled.consumed == self.leftover.len() {
-            self.leftover = Vec::new();
+        let leftover = self.waiting.as_ref().map_or(&[][..], |waiting| &waiting.leftover);
+        let handled = lent.service.handle(&mut self.session, leftover, lent.output);
+        debug_assert!(handled.consumed <= leftover.len());
+        if handled.consumed == leftover.len() {
+            if let Some(waiting) = &mut self.waiting {
+                waiting.leftover = Vec::new();
+            }
         } else {
-            self.leftover.drain(..handled.consumed);
+            self.leftover().drain(..handled.consumed);
         }
         self.after(lent, handled.next)
     }
@@ -190,10 +252,8 @@ impl<D: Driver, S: Service> Connection<D, S> {
         self.again = next == Next::Again;
         self.later = next == Next::Later;
         let waits = !self.again && !self.later;
-        self.closing = next == Next::Close || (waits && self.leftover.len() > LEFTOVER_MAX);
+        self.closing = next == Next::Close || (waits && self.leftover_len() > LEFTOVER_MAX);
         match self.send(lent) {
-            Sent::Failed => After::Close,
-            Sent::Part => self.wait_for(lent, Interest::Write),
             Sent::All if self.closing => After::Close,
             Sent::All => {
                 if next == Next::Partial {
@@ -201,6 +261,15 @@ impl<D: Driver, S: Service> Connection<D, S> {
                 }
                 self.wait_for(lent, Interest::Read)
             }
+            unfinished => self.after_sending_part(lent, unfinished),
+        }
+    }
+
+    fn after_sending_part(&mut self, lent: &mut Lent<'_, D, S>, sent: Sent) -> After {
+        match sent {
+            Sent::Failed | Sent::All => After::Close,
+            Sent::Part => self.wait_for(lent, Interest::Write),
+            Sent::Share => After::Again,
         }
     }
 
@@ -218,26 +287,30 @@ impl<D: Driver, S: Service> Connection<D, S> {
         }
     }
 
-    /// Sends the worker's output; what the socket does not take moves here.
+    /// Sends the worker's output; what the socket does not take, or is more than a share, moves here.
     fn send(&mut self, lent: &mut Lent<'_, D, S>) -> Sent {
         if lent.output.is_empty() {
             return Sent::All;
         }
-        let (sent, result) = write_out(lent.driver, &self.socket, lent.output);
+        let (sent, result) = write_out(lent.driver, &self.socket, lent.output, lent.share);
         *lent.bytes_written += sent as u64;
-        if result == Sent::Part {
-            self.unsent = lent.output.split_off(sent);
+        self.sends = result == Sent::Share;
+        if matches!(result, Sent::Part | Sent::Share) {
+            self.waiting.get_or_insert_default().unsent = lent.output.split_off(sent);
         }
         lent.output.clear();
         result
     }
 
     fn send_unsent(&mut self, lent: &mut Lent<'_, D, S>) -> Sent {
-        let (sent, result) = write_out(lent.driver, &self.socket, &self.unsent);
+        let unsent = &mut self.waiting.get_or_insert_default().unsent;
+        let (sent, result) = write_out(lent.driver, &self.socket, unsent, lent.share);
         *lent.bytes_written += sent as u64;
+        lent.share -= sent;
+        self.sends = result == Sent::Share;
         match result {
-            Sent::Part => self.unsent.advance(sent),
-            Sent::All | Sent::Failed => self.unsent = Output::default(),
+            Sent::Part | Sent::Share => unsent.advance(sent),
+            Sent::All | Sent::Failed => *unsent = Output::default(),
         }
         result
     }
@@ -252,15 +325,19 @@ enum Read {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     All,
+    /// The socket takes no more.
     Part,
+    /// No more may go in this turn.
+    Share,
     Failed,
 }
 
-/// Writes until everything is out or the socket takes no more; returns how many bytes went.
+/// Writes until everything is out, the socket takes no more or `share` bytes went; returns how many went.
 fn write_out<D: Driver, P: AsRef<[u8]>>(
     driver: &mut D,
     socket: &D::Socket,
     output: &Output<P>,
+    share: usize,
 ) -> (usize, Sent) {
     let mut sent = 0;
     let mut pieces = output.pieces().peekable();
@@ -268,10 +345,18 @@ fn write_out<D: Driver, P: AsRef<[u8]>>(
     while pieces.peek().is_some() {
         let mut count = 0;
         let mut wanted = 0;
-        for (slot, piece) in batch.iter_mut().zip(&mut pieces) {
-            *slot = IoSlice::new(piece);
+        while count < PIECES_PER_WRITE
+            && sent + wanted < share
+            && let Some(piece) = pieces.next()
+        {
+            // Of a piece that is cut short here, the rest is in nobody's way: the turn ends with this call.
+            let piece = &piece[..piece.len().min(share - sent - wanted)];
+            batch[count] = IoSlice::new(piece);
             wanted += piece.len();
             count += 1;
+        }
+        if count == 0 {
+            break;
         }
         match driver.write(socket, &batch[..count]) {
             Ok(len) => {
@@ -285,5 +370,8 @@ fn write_out<D: Driver, P: AsRef<[u8]>>(
             Err(_) => return (sent, Sent::Failed),
         }
     }
-    (sent, Sent::All)
+    match sent == output.len() {
+        true => (sent, Sent::All),
+        false => (sent, Sent::Share),
+    }
 }

@@ -8,9 +8,11 @@ mod memory;
 pub mod output;
 pub mod server;
 pub mod service;
+mod table;
 pub mod udp;
 mod worker;
 
+pub use connection::resting_len;
 pub use counters::{Control, Counters, Stop, UdpCounts};
 pub use datagrams::UdpConfig;
 pub use memory::Memory;

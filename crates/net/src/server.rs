@@ -1,7 +1,7 @@
 //! All workers together: threads, sockets, one way to stop them.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::Driver;
@@ -11,13 +11,16 @@ use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
 use crate::datagrams::{Datagrams, Place, UdpConfig};
 use crate::service::Service;
-use crate::worker::{Flag, Limits, Mailbox, Shared, Worker};
+use crate::worker::accept::Mailbox;
+use crate::worker::{Limits, Shared, Worker};
 
 /// How to run a server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Worker threads.
     pub workers: usize,
+    /// The core of each worker, if they are to stay where they are; as many as workers at least, or none.
+    pub cores: Vec<usize>,
     /// Limits of connections.
     pub limits: Limits,
 }
@@ -64,11 +67,7 @@ where
     drivers.iter().for_each(|driver| control.add(driver.waker()));
     let mailboxes = drivers
         .iter()
-        .map(|driver| Mailbox {
-            has_mail: Flag::default(),
-            sockets: Mutex::new(Vec::new()),
-            waker: Some(driver.waker()),
-        })
+        .map(|driver| Mailbox::new(Some(driver.waker())))
         .collect();
     let shared = Shared {
         limits: config.limits.clone(),
@@ -83,7 +82,10 @@ where
     let listeners = &listeners;
     let work = |index: usize, driver: D, datagrams: Option<Datagrams<D::Datagrams>>| {
         let own = if index == 0 { &listeners[..] } else { &[] };
-        let result = Worker::new(index, driver, make_service(index), shared, own, datagrams).run();
+        let core = config.cores.get(index);
+        let result = core
+            .map_or(Ok(()), |core| scrubjay_io::thread::stay_on(&[*core]))
+            .and_then(|()| Worker::new(index, driver, make_service(index), shared, own, datagrams).run());
         if result.is_err() {
             shared.control.stop_now();
         }

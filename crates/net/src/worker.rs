@@ -3,31 +3,30 @@
 //! A turn: wait for readiness, tell the service the time, then one fair share of work for every ready connection: one
 //! read, all requests in it handled as one batch, one write.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use scrubjay_base::time::Now;
-use scrubjay_io::driver::epoll::Waker;
-use scrubjay_io::driver::{Driver, PeerAddress, Ready};
+use scrubjay_io::driver::{Driver, Ready};
 
+use self::accept::Mailbox;
+use self::busy_poll::BusyPoll;
 use crate::addresses::Addresses;
-use crate::connection::{After, Connection, Lent};
+use crate::connection::{After, Connection, Lent, WRITE_MAX};
 use crate::counters::{Control, Counters, Stop};
 use crate::datagrams::Datagrams;
 use crate::output::Output;
 use crate::service::Service;
+use crate::table::Table;
+
+pub(crate) mod accept;
+mod busy_poll;
 
 /// Bytes read from a connection in one turn.
 const READ_MAX: usize = 64 << 10;
 
 /// A worker's output buffer is given back to this size when a turn made it larger.
 const OUTPUT_KEPT: usize = 512 << 10;
-
-/// Connections accepted in one turn.
-const ACCEPTS_PER_TURN: usize = 64;
-
-/// How long accepting rests when the process has no descriptors left.
-const ACCEPT_PAUSE_NANOS: u64 = 100_000_000;
 
 /// Tokens from this number on are listeners.
 const LISTENER_TOKENS: u64 = 1 << 63;
@@ -54,28 +53,8 @@ pub struct Limits {
     pub refusal_of_address: &'static [u8],
     /// Close connections that did nothing for this many seconds; 0: never.
     pub idle_timeout_secs: u32,
-}
-
-/// Accepted connections on their way to another worker.
-#[derive(Debug)]
-pub(crate) struct Mailbox<T> {
-    pub(crate) has_mail: Flag,
-    pub(crate) sockets: Mutex<Vec<(T, PeerAddress)>>,
-    pub(crate) waker: Option<Waker>,
-}
-
-/// Set by others, taken by its owner, who mostly finds it unset and then writes nothing.
-#[derive(Debug, Default)]
-pub(crate) struct Flag(AtomicBool);
-
-impl Flag {
-    fn set(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    fn swap_if_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Acquire)
-    }
+    /// Microseconds that a worker looks for something to do again and again before it sleeps; 0: none.
+    pub busy_poll_micros: u32,
 }
 
 /// What all workers share.
@@ -99,15 +78,14 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     /// The first worker's; empty in the others.
     listeners: &'a [D::Listener],
     datagrams: Option<Datagrams<D::Datagrams>>,
-    connections: Vec<Option<Connection<D, S>>>,
-    vacant: Vec<usize>,
+    connections: Table<Connection<D, S>>,
     /// Connections that have more to do.
     again: Vec<usize>,
     /// Connections that will have when the workers are woken.
     later: Vec<usize>,
     buffer: Box<[u8]>,
     output: Output<S::Shared>,
-    next_worker: usize,
+    busy_poll: BusyPoll,
     listening: bool,
     /// Accepting failed for want of descriptors or memory: not tried again before.
     accept_again_at: Now,
@@ -133,13 +111,12 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             shared,
             listeners,
             datagrams,
-            connections: Vec::new(),
-            vacant: Vec::new(),
+            connections: Table::default(),
             again: Vec::new(),
             later: Vec::new(),
             buffer: vec![0; READ_MAX].into_boxed_slice(),
             output: Output::default(),
-            next_worker: 0,
+            busy_poll: BusyPoll::new(shared.limits.busy_poll_micros),
             listening: false,
             accept_again_at: Now::default(),
             swept_at: Now::default(),
@@ -173,24 +150,23 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             (true, true) => Some(SWEEP_MS),
             (true, false) => None,
         };
+        let timeout = match self.busy_poll.looks_again() {
+            true => Some(0),
+            false => timeout,
+        };
         if timeout != Some(0) {
             self.service.go_idle();
         }
         self.driver.wait(timeout, ready)?;
         let now = self.driver.now();
+        self.busy_poll.note(now, !ready.is_empty());
         self.service.begin_turn(now);
         self.take_mail(now);
         self.copy_out_if_asked();
         let again = std::mem::take(&mut self.again);
         let later = std::mem::take(&mut self.later);
-        for ready in ready.iter() {
-            if ready.token >= DATAGRAM_TOKENS {
-                let place = (ready.token - DATAGRAM_TOKENS) as usize;
-                let datagrams = self.datagrams.iter_mut();
-                datagrams.for_each(|datagrams| datagrams.receive(&mut self.driver, place));
-            } else if ready.token >= LISTENER_TOKENS {
-                self.accept((ready.token - LISTENER_TOKENS) as usize, now)?;
-            } else if self.is_current(ready.token) && !self.has_more_to_do(ready.token) {
+        for ready in ready.iter().filter(|ready| ready.token < LISTENER_TOKENS) {
+            if self.is_current(ready.token) && !self.has_more_to_do(ready.token) {
                 self.serve(ready.token as u32 as usize, ready.readable, now);
             }
         }
@@ -200,10 +176,22 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         for index in later {
             self.serve(index, true, now);
         }
+        self.receive_datagrams(ready);
         self.answer_datagrams();
+        // After all who are connected: a storm of connections costs them a share of a turn each, and no more.
+        self.accept_ready(ready, now)?;
         self.sweep(now)?;
         self.count_bytes();
         Ok(())
+    }
+
+    fn receive_datagrams(&mut self, ready: &[Ready]) {
+        let Some(datagrams) = &mut self.datagrams else {
+            return;
+        };
+        for ready in ready.iter().filter(|ready| ready.token >= DATAGRAM_TOKENS) {
+            datagrams.receive(&mut self.driver, (ready.token - DATAGRAM_TOKENS) as usize);
+        }
     }
 
     fn add_datagrams(&mut self) -> std::io::Result<()> {
@@ -232,20 +220,17 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
 
     fn is_current(&self, token: u64) -> bool {
         let connection = self.connections.get(token as u32 as usize);
-        connection
-            .and_then(Option::as_ref)
-            .is_some_and(|connection| connection.token == token)
+        connection.is_some_and(|connection| connection.token == token)
     }
 
     /// It has its turn anyway, without new input.
     fn has_more_to_do(&self, token: u64) -> bool {
-        self.connections[token as u32 as usize]
-            .as_ref()
-            .is_some_and(Connection::has_more_to_do)
+        let connection = self.connections.get(token as u32 as usize);
+        connection.is_some_and(Connection::has_more_to_do)
     }
 
     fn serve(&mut self, index: usize, readable: bool, now: Now) {
-        let Some(connection) = self.connections[index].as_mut() else {
+        let Some(connection) = self.connections.get_mut(index) else {
             return;
         };
         connection.last_active = now;
@@ -257,6 +242,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             output: &mut self.output,
             bytes_read: &mut self.bytes_read,
             bytes_written: &mut self.bytes_written,
+            share: WRITE_MAX,
         };
         let after = connection.turn(&mut lent, readable);
         let holds = connection.held(&self.driver);
@@ -284,7 +270,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         }
         self.copies_made = asked;
         for index in 0..self.connections.len() {
-            let Some(connection) = self.connections[index].as_mut() else {
+            let Some(connection) = self.connections.get_mut(index) else {
                 continue;
             };
             let held = connection.held(&self.driver);
@@ -296,138 +282,15 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     }
 
     fn close(&mut self, index: usize) {
-        let Some(connection) = self.connections[index].take() else {
+        let Some(connection) = self.connections.take(index) else {
             return;
         };
-        self.vacant.push(index);
-        self.shared.addresses.leave(connection.peer);
         let held = connection.held(&self.driver);
         self.shared.counters.memory.note(held, 0);
+        self.shared.addresses.leave(connection.entry);
         self.service.close(connection.session);
         self.driver.close(connection.socket);
-        self.shared
-            .counters
-            .curr_connections
-            .fetch_sub(1, Ordering::Relaxed);
-        if self.shared.accept_stopped.load(Ordering::Acquire)
-            && let Some(waker) = &self.shared.mailboxes[0].waker
-        {
-            waker.wake();
-        }
-    }
-
-    fn listen(&mut self, on: bool) -> std::io::Result<()> {
-        if self.listening == on || self.listeners.is_empty() {
-            return Ok(());
-        }
-        for (number, listener) in self.listeners.iter().enumerate() {
-            if on {
-                self.driver
-                    .add_listener(listener, LISTENER_TOKENS + number as u64)?;
-            } else {
-                self.driver.remove_listener(listener)?;
-            }
-        }
-        self.listening = on;
-        let stopped = !on && self.shared.control.stop() == Stop::No;
-        self.shared.accept_stopped.store(stopped, Ordering::Release);
-        self.shared
-            .counters
-            .accepting_stopped
-            .store(stopped.into(), Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn accept(&mut self, listener: usize, now: Now) -> std::io::Result<()> {
-        let counters = &self.shared.counters;
-        for _ in 0..ACCEPTS_PER_TURN {
-            if !self.listening {
-                return Ok(());
-            }
-            let (socket, peer) = match self.driver.accept(&self.listeners[listener]) {
-                Ok(accepted) => accepted,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
-                // The peer gave up, or the process has no descriptors: the latter is tried again at the next sweep.
-                Err(error) if is_of_one_connection(&error) => continue,
-                Err(_) => {
-                    counters.listen_disabled_num.fetch_add(1, Ordering::Relaxed);
-                    self.accept_again_at = now.plus_nanos(ACCEPT_PAUSE_NANOS);
-                    return self.listen(false);
-                }
-            };
-            let open = counters.curr_connections.fetch_add(1, Ordering::Relaxed) + 1;
-            if open as usize > self.shared.limits.connections_max
-                && let Some(refusal) = self.shared.limits.refusal
-            {
-                counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
-                counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
-                // A courtesy: a peer that does not take it is closed all the same.
-                let _ = self.driver.write(&socket, &[std::io::IoSlice::new(refusal)]);
-                continue;
-            }
-            if !self.shared.addresses.enter(peer) {
-                counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
-                counters.rejected_by_address.fetch_add(1, Ordering::Relaxed);
-                let refusal = std::io::IoSlice::new(self.shared.limits.refusal_of_address);
-                // As above.
-                let _ = self.driver.write(&socket, &[refusal]);
-                continue;
-            }
-            counters.total_connections.fetch_add(1, Ordering::Relaxed);
-            self.place(socket, peer, now);
-            if open as usize >= self.shared.limits.connections_max && self.shared.limits.refusal.is_none() {
-                counters.listen_disabled_num.fetch_add(1, Ordering::Relaxed);
-                self.listen(false)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the connection to the next worker in turn.
-    fn place(&mut self, socket: D::Socket, peer: PeerAddress, now: Now) {
-        let target = self.next_worker % self.shared.mailboxes.len();
-        self.next_worker += 1;
-        if target == self.index {
-            return self.open(socket, peer, now);
-        }
-        let mailbox = &self.shared.mailboxes[target];
-        mailbox
-            .sockets
-            .lock()
-            .expect("nothing panics under this lock")
-            .push((socket, peer));
-        mailbox.has_mail.set();
-        mailbox.waker.iter().for_each(Waker::wake);
-    }
-
-    fn take_mail(&mut self, now: Now) {
-        let mailbox = &self.shared.mailboxes[self.index];
-        // Read-mostly: no lock is taken while there is none.
-        if !mailbox.has_mail.swap_if_set() {
-            return;
-        }
-        let sockets = std::mem::take(&mut *mailbox.sockets.lock().expect("nothing panics under this lock"));
-        for (socket, peer) in sockets {
-            self.open(socket, peer, now);
-        }
-    }
-
-    fn open(&mut self, socket: D::Socket, peer: PeerAddress, now: Now) {
-        let index = self.vacant.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() - 1
-        });
-        // The count of connections tells a late report for an earlier owner of the place from one for this.
-        let generation = self.shared.counters.total_connections.load(Ordering::Relaxed) & 0x7fff_ffff;
-        let token = (generation << 32) | index as u64;
-        let session = self.service.open(peer);
-        let added = self.driver.add(&socket, token);
-        let connection = Connection::new(socket, peer, session, token, now);
-        let fits = self.shared.counters.memory.note(0, connection.held(&self.driver));
-        self.connections[index] = Some(connection);
-        if added.is_err() || !fits {
-            self.close(index);
-        }
+        self.note_closed();
     }
 
     /// Closes idle connections, and accepts again if that was stopped and there is room.
@@ -444,7 +307,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         self.swept_at = now;
         for index in 0..self.connections.len() {
             let idle = |connection: &Connection<D, S>| now.nanos_since(connection.last_active) >= idle_max;
-            if self.connections[index].as_ref().is_some_and(idle) {
+            if self.connections.get(index).is_some_and(idle) {
                 self.shared.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
                 self.close(index);
             }
@@ -475,16 +338,14 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             self.service.begin_turn(now);
             behind.retain(|&index| {
                 self.serve(index, true, now);
-                self.connections[index]
-                    .as_ref()
-                    .is_some_and(|connection| !connection.has_caught_up())
+                let connection = self.connections.get(index);
+                connection.is_some_and(|connection| !connection.has_caught_up())
             });
             self.again.clear();
             self.later.clear();
             let waits_for_peer = |index: &usize| {
-                self.connections[*index]
-                    .as_ref()
-                    .is_some_and(Connection::has_unsent)
+                let connection = self.connections.get(*index);
+                connection.is_some_and(Connection::waits_for_peer)
             };
             let all_wait = behind.iter().all(waits_for_peer);
             let waits_no_more = all_wait && self.shared.control.stop() == Stop::Now;
@@ -501,16 +362,6 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         self.count_bytes();
         Ok(())
     }
-}
-
-/// Whether an error of accept concerns only the connection that was to be accepted.
-fn is_of_one_connection(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        std::io::ErrorKind::ConnectionAborted
-            | std::io::ErrorKind::Interrupted
-            | std::io::ErrorKind::ConnectionReset
-    )
 }
 
 #[cfg(test)]

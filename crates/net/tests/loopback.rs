@@ -68,12 +68,14 @@ fn two_workers_echo_to_all_clients_and_stop() {
     let address = listeners[0].address().unwrap();
     let config = Config {
         workers: 2,
+        cores: Vec::new(),
         limits: Limits {
             connections_max: 100,
             refusal: None,
             connections_per_address: 0,
             refusal_of_address: b"",
             idle_timeout_secs: 0,
+            busy_poll_micros: 0,
         },
     };
     let sockets = Sockets::<_, scrubjay_io::driver::datagrams::Socket> {

@@ -1,6 +1,7 @@
 //! The options of the server: one table, from which parsing, help, man page, completions, `stats settings` and the
 //! documents follow, and [`Options`], what they come to.
 
+mod cpus;
 mod documents;
 mod listen;
 mod parse;
@@ -9,6 +10,7 @@ mod table;
 mod tls;
 mod udp;
 
+pub use cpus::text as cpus_text;
 pub use documents::{markdown, settings};
 pub use listen::{Guard, Listen};
 pub use parse::{Environment, OptionError, add_to, explain, parse_size, resolve};
@@ -91,6 +93,10 @@ pub struct Options {
     pub reject_over_limit: bool,
     /// Close connections that are silent for this many seconds (`-o idle_timeout`); 0 never.
     pub idle_timeout_secs: u32,
+    /// Microseconds that a worker looks for requests before it sleeps (`-o busy_poll`); 0: none.
+    pub busy_poll_micros: u32,
+    /// CPUs of the workers (`-o cpus`); none: any.
+    pub cpus: Vec<usize>,
     /// Protocols spoken (`-B`).
     pub protocol: Protocol,
     /// Bytes that the cache may take (`-m`).
@@ -158,6 +164,8 @@ impl Default for Options {
             connections_per_user: None,
             reject_over_limit: true,
             idle_timeout_secs: 0,
+            busy_poll_micros: 0,
+            cpus: Vec::new(),
             protocol: Protocol::Auto,
             memory_max: 64 << 20,
             item_size_max: 1 << 20,

@@ -8,12 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use super::epoll::Socket;
-
-/// How often a unix server whose backlog is full is asked again.
-const RETRY: Duration = Duration::from_millis(1);
 
 impl Socket {
     /// Connects to a TCP server; small requests are sent at once.
@@ -33,18 +30,22 @@ impl Socket {
     /// There is none, nobody listens, or its backlog stays full for `patience`.
     pub fn connect_unix(path: &Path, patience: Duration) -> io::Result<Socket> {
         let address = SocketAddrUnix::new(path.as_os_str().as_bytes())?;
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        let mut waited = Duration::ZERO;
-        loop {
-            match rustix::net::connect(&fd, &address) {
-                Ok(()) => return Ok(Socket::of(fd, false)),
-                Err(Errno::AGAIN) if waited < patience => std::thread::sleep(RETRY),
-                Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
-                Err(error) => return Err(error.into()),
-            }
-            waited += RETRY;
+        let fd = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        // Blocking, it waits in the kernel for room in the backlog; the time to send bounds that too. None at all would mean
+        // any time.
+        let patience = patience.max(Duration::from_micros(1));
+        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(patience))?;
+        match rustix::io::retry_on_intr(|| rustix::net::connect(&fd, &address)) {
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            connected => connected?,
         }
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        Ok(Socket::of(fd, false))
     }
 
     /// A UDP socket that sends to `address` and receives from it alone; each read and write is one datagram.
@@ -61,5 +62,39 @@ impl Socket {
         socket.connect(address)?;
         socket.set_nonblocking(true)?;
         Ok(Socket::of(OwnedFd::from(socket), false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::time::Duration;
+
+    use super::Socket;
+    use crate::driver::epoll::Listener;
+
+    #[test]
+    fn a_unix_server_that_does_not_accept_is_waited_for_in_vain() {
+        let name = format!("scrubjay-connect-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let patience = Duration::from_millis(5);
+        let refused = |path| {
+            Socket::connect_unix(path, patience)
+                .expect_err("nobody is there")
+                .kind()
+        };
+        assert_eq!(refused(&path), ErrorKind::NotFound);
+        let listener = Listener::unix(&path, 0o700, 1).unwrap();
+        let mut waiting = Vec::new();
+        let error = loop {
+            match Socket::connect_unix(&path, patience) {
+                Ok(socket) => waiting.push(socket),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(!waiting.is_empty());
+        drop(listener);
+        assert_eq!(refused(&path), ErrorKind::NotFound);
     }
 }

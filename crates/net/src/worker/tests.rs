@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use scrubjay_base::time::Now;
 use scrubjay_io::driver::sim::{Faults, Listener, Network, Peer, Sim, Socket};
 
-use super::{Flag, Limits, Mailbox, Shared, Worker};
+use super::accept::Mailbox;
+use super::{Limits, Shared, Worker};
 use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
 use crate::output::Output;
 use crate::service::{Handled, Next, Peer as Address, Service};
+
+mod shares;
 
 /// Lines that the service answers in one call.
 const LINES_PER_CALL: usize = 10;
@@ -19,11 +22,14 @@ const LINES_PER_CALL: usize = 10;
 const TURNS_MAX: usize = 200_000;
 
 /// Sends whole lines back, every other one without a copy; the line `quit` is the last, and for the line `later` one must
-/// wait until it is worked out.
+/// wait until it is worked out. The lines `repeat` and `copied` come back many times, the former without a copy.
 #[derive(Default)]
 struct Echo {
     open: usize,
     is_worked_out: bool,
+    /// How often the lines `repeat` and `copied` are sent back.
+    repeats: usize,
+    slept: usize,
 }
 
 impl Service for Echo {
@@ -41,7 +47,9 @@ impl Service for Echo {
 
     fn begin_turn(&mut self, _now: Now) {}
 
-    fn go_idle(&mut self) {}
+    fn go_idle(&mut self) {
+        self.slept += 1;
+    }
 
     fn handle(&mut self, lines: &mut usize, input: &[u8], output: &mut Output<Vec<u8>>) -> Handled {
         let mut consumed = 0;
@@ -56,6 +64,14 @@ impl Service for Echo {
             }
             consumed += line.len();
             *lines += 1;
+            if line == b"repeat\n" {
+                output.push_shared(line.repeat(self.repeats));
+                continue;
+            }
+            if line == b"copied\n" {
+                output.bytes().extend_from_slice(&line.repeat(self.repeats));
+                continue;
+            }
             match *lines % 2 {
                 0 => output.bytes().extend_from_slice(line),
                 _ => output.push_shared(line.to_vec()),
@@ -85,23 +101,23 @@ const NO_LIMITS: Limits = Limits {
     connections_per_address: 0,
     refusal_of_address: b"",
     idle_timeout_secs: 0,
+    busy_poll_micros: 0,
 };
 
 impl Setup {
     fn new(seed: u64, faults: Faults, limits: Limits) -> Setup {
+        Setup::of_workers(1, seed, faults, limits)
+    }
+
+    fn of_workers(workers: usize, seed: u64, faults: Faults, limits: Limits) -> Setup {
         let network = Network::new(seed, faults);
         let listeners = [network.listen()];
-        let mailbox = Mailbox {
-            has_mail: Flag::default(),
-            sockets: std::sync::Mutex::new(Vec::new()),
-            waker: None,
-        };
         let shared = Shared {
             addresses: Addresses::new(limits.connections_per_address),
             limits,
             counters: Arc::new(Counters::default()),
             control: Arc::new(Control::default()),
-            mailboxes: vec![mailbox],
+            mailboxes: (0..workers).map(|_| Mailbox::new(None)).collect(),
             accept_stopped: AtomicBool::new(false),
         };
         Setup {
@@ -116,6 +132,12 @@ impl Setup {
         let mut worker = Worker::new(0, driver, Echo::default(), &self.shared, &self.listeners, None);
         worker.listen(true).unwrap();
         worker
+    }
+
+    /// One that does not accept.
+    fn other_worker(&self, index: usize) -> Worker<'_, Sim, Echo> {
+        let driver = self.network.driver();
+        Worker::new(index, driver, Echo::default(), &self.shared, &[], None)
     }
 
     fn connect(&self) -> Peer {
@@ -317,20 +339,16 @@ fn only_idle_connections_time_out() {
     assert_eq!(setup.count(|counters| &counters.idle_kicks), 1);
 }
 
-#[test]
-fn one_too_many_is_told_so_and_closed() {
-    let limits = Limits {
-        connections_max: 2,
-        refusal: Some(b"too many\r\n"),
-        ..NO_LIMITS
-    };
+/// The third of three connections that come together is told `words` and closed; when the first has gone, another may come.
+fn two_may_come(limits: Limits, words: &[u8], refused: impl Fn(&Counters) -> &AtomicU64) {
     let setup = Setup::new(1, Faults::NONE, limits);
     let mut worker = setup.worker();
     let (first, second, third) = (setup.connect(), setup.connect(), setup.connect());
     turns(&mut worker, 1);
-    assert_eq!(third.receive(100), b"too many\r\n");
+    assert_eq!(third.receive(100), words);
     assert!(third.is_closed() && !first.is_closed() && !second.is_closed());
-    assert_eq!(setup.count(|counters| &counters.rejected_connections), 1);
+    assert_eq!(setup.count(refused), 1);
+    assert_eq!(setup.count(|counters| &counters.curr_connections), 2);
     first.end();
     turns(&mut worker, 1);
     let fourth = setup.connect();
@@ -340,26 +358,25 @@ fn one_too_many_is_told_so_and_closed() {
 }
 
 #[test]
+fn one_too_many_is_told_so_and_closed() {
+    let limits = Limits {
+        connections_max: 2,
+        refusal: Some(b"too many\r\n"),
+        ..NO_LIMITS
+    };
+    two_may_come(limits, b"too many\r\n", |counters| &counters.rejected_connections);
+}
+
+#[test]
 fn one_too_many_of_an_address_is_told_so_and_closed() {
     let limits = Limits {
         connections_per_address: 2,
         refusal_of_address: b"too many of you\r\n",
         ..NO_LIMITS
     };
-    let setup = Setup::new(1, Faults::NONE, limits);
-    let mut worker = setup.worker();
-    let (first, second, third) = (setup.connect(), setup.connect(), setup.connect());
-    turns(&mut worker, 1);
-    assert_eq!(third.receive(100), b"too many of you\r\n");
-    assert!(third.is_closed() && !first.is_closed() && !second.is_closed());
-    assert_eq!(setup.count(|counters| &counters.rejected_by_address), 1);
-    assert_eq!(setup.count(|counters| &counters.curr_connections), 2);
-    first.end();
-    turns(&mut worker, 1);
-    let fourth = setup.connect();
-    fourth.send(b"hello\n");
-    turns(&mut worker, 2);
-    assert_eq!(fourth.receive(100), b"hello\n");
+    two_may_come(limits, b"too many of you\r\n", |counters| {
+        &counters.rejected_by_address
+    });
 }
 
 #[test]

@@ -37,8 +37,9 @@ const CERTIFICATES_PERIOD: Duration = Duration::from_secs(1);
 /// How long the cache is left alone when more work is waiting.
 const MAINTENANCE_PAUSE: Duration = Duration::from_millis(1);
 
-/// Bytes that an open connection takes of the budget with nothing in flight.
-const CONNECTION_BYTES: u64 = 512;
+/// Bytes that an open connection takes of the budget with nothing in flight: itself, and as much again for its part of chunks and
+/// lists.
+const CONNECTION_BYTES: u64 = 2 * scrubjay_net::resting_len::<Secure<epoll::Epoll>, CacheService>() as u64;
 
 /// Connections may hold this share of the memory limit (one over it) for what is in flight, and at least this much.
 const CONNECTION_SHARE: u64 = 2;
@@ -76,6 +77,7 @@ fn serve(matches: &ArgMatches) -> Result<(), OptionError> {
     let options = options::resolve(matches, &environment)?;
     options.notices.iter().for_each(|notice| say(notice));
     settle_limits(&options)?;
+    settle_cpus(&options)?;
     settle_user(&options, environment.is_root)?;
     // The last moment with one thread and nothing in memory that a new process would not inherit.
     let launcher = if options.daemon {
@@ -98,6 +100,21 @@ fn settle_limits(options: &Options) -> Result<(), OptionError> {
             options.conn_limit
         );
         refused(&what, error)
+    })
+}
+
+fn settle_cpus(options: &Options) -> Result<(), OptionError> {
+    let there = scrubjay_io::thread::cores();
+    let Some(missing) = options.cpus.iter().find(|cpu| !there.contains(cpu)) else {
+        return Ok(());
+    };
+    let list = options::cpus_text(&options.cpus);
+    let there = options::cpus_text(&there);
+    Err(OptionError {
+        message: format!(
+            "-o cpus={list}: this process cannot run on CPU {missing}; it may on {there} (nproc, taskset and cpuset say so)"
+        ),
+        exit: EXIT_USAGE,
     })
 }
 
@@ -151,12 +168,14 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
     }
     let net_config = scrubjay_net::Config {
         workers: options.threads,
+        cores: options.cpus.clone(),
         limits: Limits {
             connections_max: options.conn_limit,
             refusal: options.reject_over_limit.then_some(TOO_MANY_CONNECTIONS),
             connections_per_address: options.connections_per_address,
             refusal_of_address: TOO_MANY_OF_ADDRESS,
             idle_timeout_secs: options.idle_timeout_secs,
+            busy_poll_micros: options.busy_poll_micros,
         },
     };
     let listeners: Vec<_> = places
@@ -498,4 +517,14 @@ fn look_up<'a, T: Copy>(
         all.extend(found.map(|address| (address, with, true)));
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CONNECTION_BYTES;
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        assert!(CONNECTION_BYTES <= 200, "{CONNECTION_BYTES}");
+    }
 }

@@ -4,7 +4,7 @@
 //! case by case, and the option list of 1.6.45.
 
 use super::row::{Kind, Row};
-use super::{EXIT_USAGE, Options, Protocol, listen, tls, udp};
+use super::{EXIT_USAGE, Options, Protocol, cpus, listen, tls, udp};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -163,6 +163,12 @@ pub const ROWS: &[Row] = &[
         .extended().unit("seconds").default("0")
         .shows("idle_timeout", |o| o.idle_timeout_secs.to_string())
         .differs("a value that is no number is refused instead of read as 0"),
+    Row::number("busy_poll", 0, 10_000, |o, n| o.busy_poll_micros = n as u32, "A worker looks for requests for this long before it sleeps, as long as some come in such a time: answers are faster and cores busier; 0 not at all")
+        .extended().unit("microseconds").default("0")
+        .shows("busy_poll", |o| o.busy_poll_micros.to_string()),
+    Row::text("cpus", "list", cpus::set, "CPUs that the workers stay on, the first on the first of the list and so on, such as 0:2-5; as many as workers (-t) at least")
+        .extended().exit(EXIT_USAGE)
+        .shows("cpus", |o| if o.cpus.is_empty() { "any".to_owned() } else { cpus::text(&o.cpus) }),
     Row::number("hashpower", 12, 32, |_, _| {}, "Power of two that the hash table starts with")
         .extended().default("0").stat("hashpower_init")
         .no_effect("the index grows in small steps with the items"),

@@ -20,7 +20,7 @@ use crate::auth::Rights;
 /// Blanks before a long multi-get's keys that are put up with; as memcached.
 const LEADING_BLANKS_MAX: usize = 100;
 
-/// What the connection is in the middle of.
+/// What the connection is in the middle of. Boxed within, as every idle connection has one.
 #[derive(Debug, Default)]
 pub(super) struct TextState {
     step: Step,
@@ -32,13 +32,19 @@ enum Step {
     #[default]
     Line,
     /// The input starts in a multi-get's line, before or in a key.
-    Keys(Keys),
+    Keys(Box<Keys>),
     /// The input starts in a value that is received piece by piece.
     Value(Box<Incoming>),
-    /// So many bytes of input belong to a data block that nobody wants; then the words are answered, if any.
-    Swallow(usize, Option<Words>),
+    /// The input starts in a data block that nobody wants.
+    Swallow(Box<Unwanted>),
     /// Everything up to the end of the line is not wanted.
     SwallowLine,
+}
+
+impl Step {
+    fn swallow(left: usize, words: Option<Words>) -> Step {
+        Step::Swallow(Box::new(Unwanted { left, words }))
+    }
 }
 
 /// A multi-get whose keys are taken as they come.
@@ -46,6 +52,13 @@ enum Step {
 struct Keys {
     cas: bool,
     touch: Option<i64>,
+}
+
+/// What is left of a data block, and what is answered then, if anything.
+#[derive(Debug)]
+struct Unwanted {
+    left: usize,
+    words: Option<Words>,
 }
 
 /// A large value on its way in.
@@ -108,7 +121,7 @@ pub(super) fn handle(
         }
         let progress = match &mut state.step {
             Step::Line => handle_line(&mut state.step, context, rest, output),
-            Step::Keys(keys) => match handle_keys(*keys, context, rest, output) {
+            Step::Keys(keys) => match handle_keys(**keys, context, rest, output) {
                 (progress, None) => progress,
                 (progress, Some(next)) => {
                     state.step = next;
@@ -267,7 +280,7 @@ fn handle_long_line(
     match request {
         Some(Ok(Request::Get { cas, touch, keys })) => {
             let consumed = start.len() - 1 - keys.len();
-            *step = Step::Keys(Keys { cas, touch });
+            *step = Step::Keys(Box::new(Keys { cas, touch }));
             Progress::Consumed(consumed)
         }
         Some(Err(words)) => {
@@ -298,7 +311,7 @@ fn begin_keys(
         answer_key(context, order, key, output);
         rest = after;
         if output.len() > OUTPUT_PER_CALL && !rest.is_empty() {
-            *step = Step::Keys(order);
+            *step = Step::Keys(Box::new(order));
             let ending = input[..line_end].ends_with(b"\r");
             return Progress::Yield(line_end - usize::from(ending) - rest.len());
         }
@@ -583,7 +596,7 @@ fn handle_meta(
             Err(Refused {
                 words,
                 swallow: Some(value_len),
-            }) => *step = Step::Swallow(value_len + 2, Some(words)),
+            }) => *step = Step::swallow(value_len + 2, Some(words)),
             Err(Refused { words, swallow: None }) => reply::line(output.bytes(), words),
         },
         _ => reply::line(output.bytes(), "MN"),
@@ -647,13 +660,13 @@ fn begin_value(
     let block_len = value_len + 2;
     if let Some(words) = context.refusal(Rights::Write) {
         let is_silent = matches!(order.answer, Answer::Classic { noreply: true });
-        *step = Step::Swallow(block_len, (!is_silent).then_some(words));
+        *step = Step::swallow(block_len, (!is_silent).then_some(words));
         return Progress::Consumed(line_len);
     }
     if !context.worker.admits(key.len(), order.flags, value_len as u64) {
         context.count_refusal(Refusal::TooLarge);
         let words = order.refuse(context, key, Refusal::TooLarge);
-        *step = Step::Swallow(block_len, words);
+        *step = Step::swallow(block_len, words);
         return Progress::Consumed(line_len);
     }
     let block = &input[line_len..];
@@ -696,7 +709,7 @@ fn receive(
         if let Err(why) = incoming.upload.write(context.worker, &input[..len]) {
             context.count_refusal(why);
             let words = incoming.order.refuse(context, &incoming.key, why);
-            *step = Step::Swallow(missing + 2, words);
+            *step = Step::swallow(missing + 2, words);
             return Progress::Consumed(0);
         }
         return if len == input.len() {
@@ -722,13 +735,13 @@ fn receive(
 
 fn swallow(step: &mut Step, input: &[u8], output: &mut Output<PinnedSlice>) -> Progress {
     match step {
-        Step::Swallow(left, words) => {
-            let len = input.len().min(*left);
-            *left -= len;
-            if *left > 0 {
+        Step::Swallow(unwanted) => {
+            let len = input.len().min(unwanted.left);
+            unwanted.left -= len;
+            if unwanted.left > 0 {
                 return Progress::Partial(len);
             }
-            if let Some(words) = words {
+            if let Some(words) = unwanted.words {
                 reply::line(output.bytes(), words);
             }
             *step = Step::Line;
