@@ -2,6 +2,9 @@
 //!
 //! An idle connection owns neither buffer: input is read into the worker's buffer and output made in the worker's, and
 //! only what is left over moves here.
+//!
+//! A turn has three steps, so that a worker can take each of them with many connections together: [`Connection::begin`] sends
+//! what waits and reads, [`Connection::handle`] answers, [`Connection::finish`] sends.
 
 use std::io::IoSlice;
 
@@ -68,16 +71,20 @@ impl<P> Default for Waiting<P> {
     }
 }
 
-/// What a worker lends a connection for a turn.
-pub(crate) struct Lent<'a, D, S: Service> {
+/// What a worker lends a connection for a step that sends or reads.
+pub(crate) struct Lent<'a, D> {
     pub(crate) driver: &'a mut D,
-    pub(crate) service: &'a mut S,
-    pub(crate) buffer: &'a mut [u8],
-    pub(crate) output: &'a mut Output<S::Shared>,
     pub(crate) bytes_read: &'a mut u64,
     pub(crate) bytes_written: &'a mut u64,
-    /// Bytes that it may still write in this turn.
-    pub(crate) share: usize,
+}
+
+/// How a turn begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Begun {
+    /// There is something to handle: so many bytes that were read, behind what was left over.
+    Input(usize),
+    /// There is not, and the turn is over.
+    Over(After),
 }
 
 /// What becomes of a connection after its turn.
@@ -159,84 +166,76 @@ impl<D: Driver, S: Service> Connection<D, S> {
         self.sends || ((self.again || self.later) && !self.has_unsent())
     }
 
-    /// One turn: send what waits, read once if that is allowed, handle, send.
-    pub(crate) fn turn(&mut self, lent: &mut Lent<'_, D, S>, readable: bool) -> After {
-        let after = self.take_turn(lent, readable);
-        if let Some(waiting) = &self.waiting
-            && waiting.leftover.is_empty()
-            && waiting.unsent.is_empty()
-        {
-            self.waiting = None;
-        }
-        after
-    }
-
-    fn take_turn(&mut self, lent: &mut Lent<'_, D, S>, readable: bool) -> After {
+    /// Sends what waits, of which a turn writes `share` bytes at most, and reads once if that is allowed.
+    pub(crate) fn begin(
+        &mut self,
+        lent: &mut Lent<'_, D>,
+        buffer: &mut [u8],
+        readable: bool,
+        share: &mut usize,
+    ) -> Begun {
         self.caught_up = false;
         if self.has_unsent() {
             // Its input waits until it takes its replies.
-            match self.send_unsent(lent) {
-                Sent::All if self.closing => return After::Close,
+            match self.send_unsent(lent, share) {
+                Sent::All if self.closing => return Begun::Over(After::Close),
                 Sent::All => {}
-                unfinished => return self.after_sending_part(lent, unfinished),
+                unfinished => return Begun::Over(self.after_sending_part(lent, unfinished)),
             }
         }
         // While it waits for an answer it is read from, lest its input wake the worker time and again; but not on and on.
         let is_full = self.later && self.leftover_len() > LEFTOVER_MAX;
-        let read = if readable && !self.again && !is_full {
-            self.read(lent)
-        } else {
-            Read::Nothing
+        let read = match readable && !self.again && !is_full {
+            true => self.read(lent, buffer),
+            false => Read::Nothing,
         };
         match read {
-            Read::End => After::Close,
-            Read::Nothing if !self.again && !self.later => {
+            Read::Bytes(len) => Begun::Input(len),
+            Read::Nothing if self.again || self.later => Begun::Input(0),
+            Read::Nothing => {
                 self.caught_up = readable;
-                self.wait_for(lent, Interest::Read)
+                Begun::Over(self.wait_for(lent, Interest::Read))
             }
-            Read::Nothing => self.handle_leftover(lent),
-            Read::Bytes(len) => self.handle_read(lent, len),
+            Read::End => Begun::Over(After::Close),
         }
     }
 
-    fn read(&mut self, lent: &mut Lent<'_, D, S>) -> Read {
-        match lent.driver.read(&self.socket, lent.buffer) {
+    fn read(&mut self, lent: &mut Lent<'_, D>, buffer: &mut [u8]) -> Read {
+        match lent.driver.read(&self.socket, buffer) {
             Ok(0) => Read::End,
             Ok(len) => {
                 *lent.bytes_read += len as u64;
                 Read::Bytes(len)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Read::Nothing,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Read::Nothing,
+            Err(error) if may_be_tried_again(&error) => Read::Nothing,
             Err(_) => Read::End,
         }
     }
 
-    fn handle_read(&mut self, lent: &mut Lent<'_, D, S>, len: usize) -> After {
+    /// Answers what was left over and `input` behind it.
+    pub(crate) fn handle(&mut self, service: &mut S, input: &[u8], output: &mut Output<S::Shared>) -> Next {
         if self.leftover_len() > 0 {
-            self.leftover().extend_from_slice(&lent.buffer[..len]);
-            return self.handle_leftover(lent);
+            self.leftover().extend_from_slice(input);
+            return self.handle_leftover(service, output);
         }
-        let handled = lent
-            .service
-            .handle(&mut self.session, &lent.buffer[..len], lent.output);
-        debug_assert!(handled.consumed <= len);
-        if handled.consumed < len {
+        let handled = service.handle(&mut self.session, input, output);
+        debug_assert!(handled.consumed <= input.len());
+        if handled.consumed < input.len() {
+            let rest = &input[handled.consumed..];
             // Reserved exactly: many connections may wait in the middle of a request.
-            self.leftover().reserve_exact(len - handled.consumed);
-            self.leftover()
-                .extend_from_slice(&lent.buffer[handled.consumed..len]);
+            self.leftover().reserve_exact(rest.len());
+            self.leftover().extend_from_slice(rest);
         }
-        self.after(lent, handled.next)
+        handled.next
     }
 
     fn leftover(&mut self) -> &mut Vec<u8> {
         &mut self.waiting.get_or_insert_default().leftover
     }
 
-    fn handle_leftover(&mut self, lent: &mut Lent<'_, D, S>) -> After {
+    fn handle_leftover(&mut self, service: &mut S, output: &mut Output<S::Shared>) -> Next {
         let leftover = self.waiting.as_ref().map_or(&[][..], |waiting| &waiting.leftover);
-        let handled = lent.service.handle(&mut self.session, leftover, lent.output);
+        let handled = service.handle(&mut self.session, leftover, output);
         debug_assert!(handled.consumed <= leftover.len());
         if handled.consumed == leftover.len() {
             if let Some(waiting) = &mut self.waiting {
@@ -245,15 +244,22 @@ impl<D: Driver, S: Service> Connection<D, S> {
         } else {
             self.leftover().drain(..handled.consumed);
         }
-        self.after(lent, handled.next)
+        handled.next
     }
 
-    fn after(&mut self, lent: &mut Lent<'_, D, S>, next: Next) -> After {
+    /// Sends `output`, which is empty afterwards; what the socket does not take, or is more than `share`, moves here.
+    pub(crate) fn finish(
+        &mut self,
+        lent: &mut Lent<'_, D>,
+        next: Next,
+        output: &mut Output<S::Shared>,
+        share: usize,
+    ) -> After {
         self.again = next == Next::Again;
         self.later = next == Next::Later;
         let waits = !self.again && !self.later;
         self.closing = next == Next::Close || (waits && self.leftover_len() > LEFTOVER_MAX);
-        match self.send(lent) {
+        match self.send(lent, output, share) {
             Sent::All if self.closing => After::Close,
             Sent::All => {
                 if next == Next::Partial {
@@ -265,7 +271,17 @@ impl<D: Driver, S: Service> Connection<D, S> {
         }
     }
 
-    fn after_sending_part(&mut self, lent: &mut Lent<'_, D, S>, sent: Sent) -> After {
+    /// Gives back what is not needed to wait; the end of a turn.
+    pub(crate) fn rest(&mut self) {
+        if let Some(waiting) = &self.waiting
+            && waiting.leftover.is_empty()
+            && waiting.unsent.is_empty()
+        {
+            self.waiting = None;
+        }
+    }
+
+    fn after_sending_part(&mut self, lent: &mut Lent<'_, D>, sent: Sent) -> After {
         match sent {
             Sent::Failed | Sent::All => After::Close,
             Sent::Part => self.wait_for(lent, Interest::Write),
@@ -273,7 +289,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         }
     }
 
-    fn wait_for(&mut self, lent: &mut Lent<'_, D, S>, interest: Interest) -> After {
+    fn wait_for(&mut self, lent: &mut Lent<'_, D>, interest: Interest) -> After {
         if self.interest != interest {
             self.interest = interest;
             if lent.driver.change(&self.socket, self.token, interest).is_err() {
@@ -287,26 +303,25 @@ impl<D: Driver, S: Service> Connection<D, S> {
         }
     }
 
-    /// Sends the worker's output; what the socket does not take, or is more than a share, moves here.
-    fn send(&mut self, lent: &mut Lent<'_, D, S>) -> Sent {
-        if lent.output.is_empty() {
+    fn send(&mut self, lent: &mut Lent<'_, D>, output: &mut Output<S::Shared>, share: usize) -> Sent {
+        if output.is_empty() {
             return Sent::All;
         }
-        let (sent, result) = write_out(lent.driver, &self.socket, lent.output, lent.share);
+        let (sent, result) = write_out(lent.driver, &self.socket, output, share);
         *lent.bytes_written += sent as u64;
         self.sends = result == Sent::Share;
         if matches!(result, Sent::Part | Sent::Share) {
-            self.waiting.get_or_insert_default().unsent = lent.output.split_off(sent);
+            self.waiting.get_or_insert_default().unsent = output.split_off(sent);
         }
-        lent.output.clear();
+        output.clear();
         result
     }
 
-    fn send_unsent(&mut self, lent: &mut Lent<'_, D, S>) -> Sent {
+    fn send_unsent(&mut self, lent: &mut Lent<'_, D>, share: &mut usize) -> Sent {
         let unsent = &mut self.waiting.get_or_insert_default().unsent;
-        let (sent, result) = write_out(lent.driver, &self.socket, unsent, lent.share);
+        let (sent, result) = write_out(lent.driver, &self.socket, unsent, *share);
         *lent.bytes_written += sent as u64;
-        lent.share -= sent;
+        *share -= sent;
         self.sends = result == Sent::Share;
         match result {
             Sent::Part | Sent::Share => unsent.advance(sent),
@@ -332,6 +347,25 @@ enum Sent {
     Failed,
 }
 
+/// As [`write_out`], for what lies together: the usual case.
+fn write_bytes<D: Driver>(driver: &mut D, socket: &D::Socket, bytes: &[u8], share: usize) -> (usize, Sent) {
+    let wanted = bytes.len().min(share);
+    match driver.write(socket, &[IoSlice::new(&bytes[..wanted])]) {
+        Ok(sent) if sent == bytes.len() => (sent, Sent::All),
+        Ok(sent) if sent == wanted => (sent, Sent::Share),
+        Ok(sent) => (sent, Sent::Part),
+        Err(error) if may_be_tried_again(&error) => (0, Sent::Part),
+        Err(_) => (0, Sent::Failed),
+    }
+}
+
+fn may_be_tried_again(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted
+    )
+}
+
 /// Writes until everything is out, the socket takes no more or `share` bytes went; returns how many went.
 fn write_out<D: Driver, P: AsRef<[u8]>>(
     driver: &mut D,
@@ -339,6 +373,9 @@ fn write_out<D: Driver, P: AsRef<[u8]>>(
     output: &Output<P>,
     share: usize,
 ) -> (usize, Sent) {
+    if !output.has_shared() {
+        return write_bytes(driver, socket, output.copied(), share);
+    }
     let mut sent = 0;
     let mut pieces = output.pieces().peekable();
     let mut batch = [IoSlice::new(&[]); PIECES_PER_WRITE];
@@ -365,8 +402,7 @@ fn write_out<D: Driver, P: AsRef<[u8]>>(
                     return (sent, Sent::Part);
                 }
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return (sent, Sent::Part),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return (sent, Sent::Part),
+            Err(error) if may_be_tried_again(&error) => return (sent, Sent::Part),
             Err(_) => return (sent, Sent::Failed),
         }
     }

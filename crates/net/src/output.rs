@@ -48,6 +48,11 @@ impl<S> Output<S> {
         self.bytes.len() - self.sent + self.shared_len
     }
 
+    /// The copied bytes that wait: all that waits where nothing is shared.
+    pub(crate) fn copied(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -27,6 +27,12 @@ pub trait Service {
     /// The worker is about to sleep until something happens.
     fn go_idle(&mut self);
 
+    /// What connections have sent that will be handled next, in this order: the time to fetch from memory what it is about.
+    /// Nothing may depend on it.
+    fn look_ahead(&mut self, inputs: &mut dyn Iterator<Item = &[u8]>) {
+        let _ = inputs;
+    }
+
     /// Handles as many requests as `input` holds, in order, and appends their replies to `output`.
     ///
     /// `input` starts with the bytes that an earlier call did not consume. At most a fair share of work is done in one

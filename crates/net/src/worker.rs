@@ -11,22 +11,17 @@ use scrubjay_io::driver::{Driver, Ready};
 
 use self::accept::Mailbox;
 use self::busy_poll::BusyPoll;
+use self::group::{Group, Turn};
 use crate::addresses::Addresses;
-use crate::connection::{After, Connection, Lent, WRITE_MAX};
+use crate::connection::Connection;
 use crate::counters::{Control, Counters, Stop};
 use crate::datagrams::Datagrams;
-use crate::output::Output;
 use crate::service::Service;
 use crate::table::Table;
 
 pub(crate) mod accept;
 mod busy_poll;
-
-/// Bytes read from a connection in one turn.
-const READ_MAX: usize = 64 << 10;
-
-/// A worker's output buffer is given back to this size when a turn made it larger.
-const OUTPUT_KEPT: usize = 512 << 10;
+mod group;
 
 /// Tokens from this number on are listeners.
 const LISTENER_TOKENS: u64 = 1 << 63;
@@ -83,8 +78,9 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     again: Vec<usize>,
     /// Connections that will have when the workers are woken.
     later: Vec<usize>,
-    buffer: Box<[u8]>,
-    output: Output<S::Shared>,
+    /// The turns of this turn of the loop.
+    turns: Vec<Turn>,
+    group: Group<S::Shared>,
     busy_poll: BusyPoll,
     listening: bool,
     /// Accepting failed for want of descriptors or memory: not tried again before.
@@ -114,8 +110,8 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             connections: Table::default(),
             again: Vec::new(),
             later: Vec::new(),
-            buffer: vec![0; READ_MAX].into_boxed_slice(),
-            output: Output::default(),
+            turns: Vec::new(),
+            group: Group::new(),
             busy_poll: BusyPoll::new(shared.limits.busy_poll_micros),
             listening: false,
             accept_again_at: Now::default(),
@@ -165,17 +161,16 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         self.copy_out_if_asked();
         let again = std::mem::take(&mut self.again);
         let later = std::mem::take(&mut self.later);
-        for ready in ready.iter().filter(|ready| ready.token < LISTENER_TOKENS) {
-            if self.is_current(ready.token) && !self.has_more_to_do(ready.token) {
-                self.serve(ready.token as u32 as usize, ready.readable, now);
-            }
-        }
-        for index in again {
-            self.serve(index, false, now);
-        }
-        for index in later {
-            self.serve(index, true, now);
-        }
+        let mut turns = std::mem::take(&mut self.turns);
+        let connections = ready.iter().filter(|ready| ready.token < LISTENER_TOKENS);
+        let served =
+            connections.filter(|ready| self.is_current(ready.token) && !self.has_more_to_do(ready.token));
+        turns.extend(served.map(|ready| Turn::of(ready.token as u32 as usize, ready.readable)));
+        turns.extend(again.into_iter().map(|index| Turn::of(index, false)));
+        turns.extend(later.into_iter().map(|index| Turn::of(index, true)));
+        self.serve(&turns, now);
+        turns.clear();
+        self.turns = turns;
         self.receive_datagrams(ready);
         self.answer_datagrams();
         // After all who are connected: a storm of connections costs them a share of a turn each, and no more.
@@ -210,8 +205,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         if !datagrams.has_more_to_do() {
             return;
         }
-        datagrams.turn(&mut self.driver, &mut self.service, &mut self.output);
-        self.output.shrink(OUTPUT_KEPT);
+        datagrams.turn(&mut self.driver, &mut self.service, self.group.output());
         let counts = std::mem::take(&mut datagrams.counts);
         self.bytes_read += counts.bytes_read;
         self.bytes_written += counts.bytes_written;
@@ -227,38 +221,6 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     fn has_more_to_do(&self, token: u64) -> bool {
         let connection = self.connections.get(token as u32 as usize);
         connection.is_some_and(Connection::has_more_to_do)
-    }
-
-    fn serve(&mut self, index: usize, readable: bool, now: Now) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        connection.last_active = now;
-        let held = connection.held(&self.driver);
-        let mut lent = Lent {
-            driver: &mut self.driver,
-            service: &mut self.service,
-            buffer: &mut self.buffer,
-            output: &mut self.output,
-            bytes_read: &mut self.bytes_read,
-            bytes_written: &mut self.bytes_written,
-            share: WRITE_MAX,
-        };
-        let after = connection.turn(&mut lent, readable);
-        let holds = connection.held(&self.driver);
-        let fits = self.shared.counters.memory.note(held, holds);
-        match after {
-            _ if !fits => self.close(index),
-            After::Wait => {}
-            After::Again => {
-                self.shared.counters.conn_yields.fetch_add(1, Ordering::Relaxed);
-                self.again.push(index);
-            }
-            After::Later => self.later.push(index),
-            After::Close => self.close(index),
-        }
-        self.output.clear();
-        self.output.shrink(OUTPUT_KEPT);
     }
 
     /// Copies what slow peers keep in the service's memory, if the keeper of the books asks for it.
@@ -336,8 +298,9 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         loop {
             let now = self.driver.now();
             self.service.begin_turn(now);
+            let turns: Vec<Turn> = behind.iter().map(|&index| Turn::of(index, true)).collect();
+            self.serve(&turns, now);
             behind.retain(|&index| {
-                self.serve(index, true, now);
                 let connection = self.connections.get(index);
                 connection.is_some_and(|connection| !connection.has_caught_up())
             });

@@ -19,18 +19,26 @@ pub struct Line<'a> {
 /// The first line of `input`, ended by `\n` or `\r\n`; `None` if it is not complete.
 #[inline]
 pub fn first_line(input: &[u8]) -> Option<Line<'_>> {
-    let end = memchr::memchr(b'\n', input)?;
-    // A line of one `\r` keeps it, as in memcached.
-    let bytes = match &input[..end] {
+    let first = memchr::memchr2(b'\n', 0, input)?;
+    if input[first] == 0 {
+        // As memcached: what is behind a zero byte is not looked at.
+        let end = first + memchr::memchr(b'\n', &input[first..])?;
+        let bytes = without_return(&input[..end]);
+        return Some(Line {
+            bytes: &bytes[..first.min(bytes.len())],
+            len: end + 1,
+        });
+    }
+    let (bytes, end) = (without_return(&input[..first]), first);
+    Some(Line { bytes, len: end + 1 })
+}
+
+/// A line of one `\r` keeps it, as in memcached.
+fn without_return(line: &[u8]) -> &[u8] {
+    match line {
         [bytes @ .., b'\r'] if !bytes.is_empty() => bytes,
         bytes => bytes,
-    };
-    // As memcached: what is behind a zero byte is not looked at.
-    let bytes = match memchr::memchr(0, bytes) {
-        Some(end) => &bytes[..end],
-        None => bytes,
-    };
-    Some(Line { bytes, len: end + 1 })
+    }
 }
 
 /// A storage command's line.

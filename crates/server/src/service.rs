@@ -108,6 +108,10 @@ impl Service for CacheService {
         self.worker.go_idle();
     }
 
+    fn look_ahead(&mut self, inputs: &mut dyn Iterator<Item = &[u8]>) {
+        crate::session::look_ahead(&self.worker, inputs);
+    }
+
     fn handle(&mut self, session: &mut Session, input: &[u8], output: &mut Output<PinnedSlice>) -> Handled {
         let mut context = Context {
             worker: &mut self.worker,

@@ -10,6 +10,8 @@ mod meta;
 mod need;
 mod text;
 
+pub(crate) use ahead::fetch_firsts as look_ahead;
+
 use scrubjay_base::time::Now;
 use scrubjay_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, Refusal, Store, StoreMode,

@@ -273,7 +273,9 @@ impl Driver for Epoll {
     }
 
     fn read(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(&socket.fd, buffer)?)
+        // `recv`, not `read`: a shorter way through the kernel.
+        let (_, len) = rustix::net::recv(&socket.fd, buffer, rustix::net::RecvFlags::empty())?;
+        Ok(len)
     }
 
     fn write(&mut self, socket: &Socket, pieces: &[IoSlice<'_>]) -> io::Result<usize> {

@@ -239,7 +239,7 @@ fn a_peer_that_does_not_read_is_not_read_either() {
     let text = lines(&setup.network, 20_000);
     peer.send(&text);
     turns(&mut worker, 5_000);
-    let most = (super::READ_MAX * 2 + Faults::NONE.send_buffer) as u64;
+    let most = (super::group::READ_MAX * 2 + Faults::NONE.send_buffer) as u64;
     assert!(peer.taken() <= most, "{} bytes were read", peer.taken());
     let mut received = Vec::new();
     for _ in 0..TURNS_MAX {
@@ -294,7 +294,7 @@ fn a_line_without_end_ends_the_connection() {
     peer.send(&vec![b'x'; 1 << 20]);
     turns(&mut worker, 10);
     assert!(peer.is_closed());
-    assert!(peer.taken() <= 3 * super::READ_MAX as u64);
+    assert!(peer.taken() <= 3 * super::group::READ_MAX as u64);
 }
 
 #[test]

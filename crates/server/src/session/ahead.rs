@@ -39,6 +39,20 @@ pub(super) fn fetch_keys(worker: &Worker, keys: &[u8]) -> usize {
     count.max(1)
 }
 
+/// Fetches for the first look-up of each of several connections' `inputs`.
+pub(crate) fn fetch_firsts(worker: &Worker, inputs: &mut dyn Iterator<Item = &[u8]>) {
+    let (mut keys, mut count) = ([b"".as_slice(); FETCH_AHEAD_MAX], 0);
+    for input in inputs {
+        if let Some((key, _)) = cut_line(input).or_else(|| cut_packet(input))
+            && count < FETCH_AHEAD_MAX
+        {
+            keys[count] = key;
+            count += 1;
+        }
+    }
+    worker.fetch_ahead(&keys[..count]);
+}
+
 /// Cuts keys off `input` with `cut`, which returns a key and the length of what it cut off, and fetches for them.
 #[inline]
 fn fetch<'i>(
