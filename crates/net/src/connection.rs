@@ -23,7 +23,7 @@ const PIECES_PER_WRITE: usize = 64;
 
 /// Bytes written to a connection in one turn: what the kernel takes from one in some 50 us. Others wait as long for each that
 /// sends much. An encrypted connection needs room for a chunk of records that it began (64 KiB).
-pub(crate) const WRITE_MAX: usize = 256 << 10;
+pub(crate) const WRITE_MAX: usize = 128 << 10;
 
 /// A connection of a worker. There may be a hundred thousand, most of them idle: what only some need is boxed.
 pub(crate) struct Connection<D: Driver, S: Service> {

@@ -178,3 +178,30 @@ fn one_protocol_only_when_asked_for() {
     let server = Server::start("-B binary");
     assert_eq!(noop(&server), 0x81);
 }
+
+/// The CPUs that a thread may run on, by its folder below `/proc`.
+fn cpus_of(thread: &std::path::Path) -> String {
+    let status = std::fs::read_to_string(thread.join("status")).expect("a thread that lives");
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.expect("the kernel says so").trim().to_owned()
+}
+
+#[test]
+fn a_worker_stays_on_its_cpu_and_looks_before_it_sleeps() {
+    let allowed = cpus_of("/proc/thread-self".as_ref());
+    let first: String = allowed.chars().take_while(char::is_ascii_digit).collect();
+    let server = Server::start(&format!("-t 1 -o cpus={first},busy_poll=50"));
+    // Who is answered is answered by a worker that has taken its place.
+    assert_eq!(ask(server.connect(), "version"), "VERSION 1.6.45");
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).expect("its threads");
+    let threads = threads.map(|thread| thread.expect("a thread").path());
+    let is_worker = |path: &std::path::PathBuf| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "worker-0")
+    };
+    let workers: Vec<_> = threads.filter(is_worker).collect();
+    assert_eq!(workers.len(), 1);
+    assert_eq!(cpus_of(&workers[0]), first);
+    assert_eq!(server.stop("TERM").0, Some(0));
+}
