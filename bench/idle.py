@@ -139,25 +139,27 @@ while not os.path.exists(ports):
     time.sleep(0.01)
 with open(ports) as lines:
     port = int(lines.readline().split()[-1])
-first = connect(port)
-exchange(first, b"set idle 0 0 %d\r\n%s\r\n" % (len(VALUE), VALUE), b"STORED\r\n")
-if active:
-    subprocess.run([load, "bench", "--server", f"127.0.0.1:{port}", "--keys", "1000", "--fill", "--requests", "1000"],
-                   check=True, capture_output=True)
-    alone = latency(load, port, active)
-    print(f"{active} active: p50 {alone[0]:.0f} us, p99 {alone[1]:.0f} us")
-holders = Holders(port)
-before = memory(server.pid)
-part = idle // 10
-holders.open(part)
-first_part = memory(server.pid)
-holders.open(idle - part)
-after = memory(server.pid)
-print(f"{idle} idle: {(after - before) / idle:.0f} bytes each; {(after - first_part) / (idle - part):.0f} from the tenth part on")
-if active:
-    beside = latency(load, port, active)
-    print(f"{active} active beside them: p50 {beside[0]:.0f} us, p99 {beside[1]:.0f} us: "
-          f"{beside[1] / alone[1]:.2f} times the p99")
-holders.release()
-server.terminate()
-server.wait()
+try:
+    first = connect(port)
+    exchange(first, b"set idle 0 0 %d\r\n%s\r\n" % (len(VALUE), VALUE), b"STORED\r\n")
+    if active:
+        subprocess.run([load, "bench", "--server", f"127.0.0.1:{port}", "--keys", "1000", "--fill", "--requests", "1000"],
+                       check=True, capture_output=True)
+        alone = latency(load, port, active)
+        print(f"{active} active: p50 {alone[0]:.0f} us, p99 {alone[1]:.0f} us")
+    holders = Holders(port)
+    before = memory(server.pid)
+    part = idle // 10
+    holders.open(part)
+    first_part = memory(server.pid)
+    holders.open(idle - part)
+    after = memory(server.pid)
+    print(f"{idle} idle: {(after - before) / idle:.0f} bytes each; {(after - first_part) / (idle - part):.0f} from the tenth part on")
+    if active:
+        beside = latency(load, port, active)
+        print(f"{active} active beside them: p50 {beside[0]:.0f} us, p99 {beside[1]:.0f} us: "
+              f"{beside[1] / alone[1]:.2f} times the p99")
+    holders.release()
+finally:
+    server.terminate()
+    server.wait()

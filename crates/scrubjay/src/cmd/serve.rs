@@ -525,6 +525,6 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(CONNECTION_BYTES <= 200, "{CONNECTION_BYTES}");
+        assert!(CONNECTION_BYTES <= 2 * 80, "{CONNECTION_BYTES}");
     }
 }
