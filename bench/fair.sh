@@ -1,10 +1,10 @@
 #!/bin/bash
 # p99 of small gets: alone, beside a client that pulls values of 10 MB, and beside one that asks for a thousand keys at a time.
-# bench/fair.sh SCRUBJAY [SECONDS [NAME]]: five rounds of so many seconds each, of which the medians are printed, for scrubjay and
+# bench/fair.sh SCRUBJAY [SECONDS [NAME]]: nine rounds of so many seconds each, of which the medians are printed, for scrubjay and
 # memcached or the one NAMEd. Needs memcached and taskset, and two cores with nothing else to do. The servers have one worker on the
 # first core. Both loads share the second, where the large one is nice: what it costs the small one is the server's doing.
 set -eu
-program=$1 secs=${2:-2} names=${3:-scrubjay memcached}
+program=$1 secs=${2:-1} names=${3:-scrubjay memcached}
 folder=$(mktemp -d)
 trap 'kill $server $other 2>/dev/null || true; rm -rf "$folder"' EXIT
 other=
@@ -12,7 +12,7 @@ load="$program bench --server $folder/socket"
 
 measure() {
     printf '%-10s %-28s ' "$1" "$2"
-    taskset -c 1 $load --rate 10000 --connections 16 --keys 1000 --value-size 1000 --duration "$secs" --warmup 0.5 --rounds 5 --json |
+    taskset -c 1 $load --rate 10000 --connections 16 --keys 1000 --value-size 1000 --duration "$secs" --warmup 0.3 --rounds 9 --json |
         grep -oE '"median":\{[^}]*\}' | grep -oE '"get_p(50|90|99)_us":[0-9.]+' | tr '\n' ' '
     echo
 }

@@ -23,7 +23,7 @@ OTHER_FILES = 200
 MEGABYTES = 1024
 VALUE = b"x" * 4096
 ABSENT = [b"%0240d" % number for number in range(17)]
-ROUNDS = 3
+ROUNDS = 9
 
 
 def raise_files():
@@ -116,9 +116,9 @@ def memory(pid):
 def latency(load, port, active):
     """Microseconds of p50 and p99."""
     command = [load, "bench", "--server", f"127.0.0.1:{port}", "--connections", str(active), "--rate", "10000",
-               "--duration", "4", "--warmup", "1", "--rounds", str(ROUNDS), "--keys", "1000", "--json"]
+               "--duration", "1", "--warmup", "0.5", "--rounds", str(ROUNDS), "--keys", "1000", "--json"]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    median = json.loads(output)["servers"][0]["median"]
+    median = json.loads(output)[-1]["servers"][0]["median"]
     return median["get_p50_us"], median["get_p99_us"]
 
 
@@ -139,25 +139,27 @@ while not os.path.exists(ports):
     time.sleep(0.01)
 with open(ports) as lines:
     port = int(lines.readline().split()[-1])
-first = connect(port)
-exchange(first, b"set idle 0 0 %d\r\n%s\r\n" % (len(VALUE), VALUE), b"STORED\r\n")
-if active:
-    subprocess.run([load, "bench", "--server", f"127.0.0.1:{port}", "--keys", "1000", "--fill", "--requests", "1000"],
-                   check=True, capture_output=True)
-    alone = latency(load, port, active)
-    print(f"{active} active: p50 {alone[0]:.0f} us, p99 {alone[1]:.0f} us")
-holders = Holders(port)
-before = memory(server.pid)
-part = idle // 10
-holders.open(part)
-first_part = memory(server.pid)
-holders.open(idle - part)
-after = memory(server.pid)
-print(f"{idle} idle: {(after - before) / idle:.0f} bytes each; {(after - first_part) / (idle - part):.0f} from the tenth part on")
-if active:
-    beside = latency(load, port, active)
-    print(f"{active} active beside them: p50 {beside[0]:.0f} us, p99 {beside[1]:.0f} us: "
-          f"{beside[1] / alone[1]:.2f} times the p99")
-holders.release()
-server.terminate()
-server.wait()
+try:
+    first = connect(port)
+    exchange(first, b"set idle 0 0 %d\r\n%s\r\n" % (len(VALUE), VALUE), b"STORED\r\n")
+    if active:
+        subprocess.run([load, "bench", "--server", f"127.0.0.1:{port}", "--keys", "1000", "--fill", "--requests", "1000"],
+                       check=True, capture_output=True)
+        alone = latency(load, port, active)
+        print(f"{active} active: p50 {alone[0]:.0f} us, p99 {alone[1]:.0f} us")
+    holders = Holders(port)
+    before = memory(server.pid)
+    part = idle // 10
+    holders.open(part)
+    first_part = memory(server.pid)
+    holders.open(idle - part)
+    after = memory(server.pid)
+    print(f"{idle} idle: {(after - before) / idle:.0f} bytes each; {(after - first_part) / (idle - part):.0f} from the tenth part on")
+    if active:
+        beside = latency(load, port, active)
+        print(f"{active} active beside them: p50 {beside[0]:.0f} us, p99 {beside[1]:.0f} us: "
+              f"{beside[1] / alone[1]:.2f} times the p99")
+    holders.release()
+finally:
+    server.terminate()
+    server.wait()

@@ -18,7 +18,7 @@ import time
 PER_SECOND = 5_000
 BATCH = 5
 OPEN_AT_A_TIME = 500
-ROUNDS = 5
+ROUNDS = 9
 AT_ONCE_GONE = struct.pack("ii", 1, 0)
 
 load, program = sys.argv[1], sys.argv[2:]
@@ -38,7 +38,7 @@ os.sched_setaffinity(0, {1})
 
 def measure(what):
     command = [load, "bench", "--server", f"127.0.0.1:{port}", "--connections", "1", "--rate", "2000", "--fill", "--keys", "1000",
-               "--duration", "2", "--rounds", str(ROUNDS), "--json"]
+               "--duration", "1", "--rounds", str(ROUNDS), "--json"]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     median = json.loads(output)[-1]["servers"][0]["median"]
     print(f"{what}: " + ", ".join(f"{name} {median[f'get_{name}_us']:.0f} us" for name in ("p50", "p90", "p99")), flush=True)
@@ -70,15 +70,17 @@ def storm(tell):
             os.write(tell, struct.pack("dq", time.monotonic() - start, count))
 
 
-measure("alone")
-told, tell = os.pipe()
-child = os.fork()
-if child == 0:
-    storm(tell)
-measure("in the storm")
-os.kill(child, 9)
-os.waitpid(child, 0)
-seconds, count = struct.unpack("dq", os.read(told, 1 << 16)[-16:])
-print(f"{count / seconds:.0f} connections a second")
-server.terminate()
-server.wait()
+try:
+    measure("alone")
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        storm(tell)
+    measure("in the storm")
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    seconds, count = struct.unpack("dq", os.read(told, 1 << 16)[-16:])
+    print(f"{count / seconds:.0f} connections a second")
+finally:
+    server.terminate()
+    server.wait()

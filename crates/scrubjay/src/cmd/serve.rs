@@ -41,6 +41,11 @@ const MAINTENANCE_PAUSE: Duration = Duration::from_millis(1);
 /// lists.
 const CONNECTION_BYTES: u64 = 2 * scrubjay_net::resting_len::<Secure<epoll::Epoll>, CacheService>() as u64;
 
+const _: () = assert!(
+    CONNECTION_BYTES <= 2 * 80,
+    "there may be a hundred thousand idle ones"
+);
+
 /// Connections may hold this share of the memory limit (one over it) for what is in flight, and at least this much.
 const CONNECTION_SHARE: u64 = 2;
 const CONNECTION_MIN: u64 = 1 << 20;
@@ -517,14 +522,4 @@ fn look_up<'a, T: Copy>(
         all.extend(found.map(|address| (address, with, true)));
     }
     Ok(all)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::CONNECTION_BYTES;
-
-    #[test]
-    fn an_idle_connection_is_small() {
-        assert!(CONNECTION_BYTES <= 200, "{CONNECTION_BYTES}");
-    }
 }

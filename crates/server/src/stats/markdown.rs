@@ -30,8 +30,14 @@ const REASONS: &[(&str, &str)] = &[
     ("tailrepairs", "there are no LRU lists and no crawler"),
     ("malloc_fails", "the heap is reserved at the start"),
     ("log_", "the `watch` command is not offered"),
-    ("unexpected_napi_ids", "connections go to workers in turn"),
-    ("round_robin_fallback", "connections go to workers in turn"),
+    (
+        "unexpected_napi_ids",
+        "connections go to the worker that has fewest",
+    ),
+    (
+        "round_robin_fallback",
+        "connections go to the worker that has fewest",
+    ),
     ("age", "the age of the oldest item is not kept"),
     ("evicted_nonzero", "evictions are not told apart by exptime"),
     ("free_chunks_end", "a segment is filled from the start to the end"),
