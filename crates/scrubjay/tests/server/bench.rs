@@ -86,8 +86,9 @@ fn stores_without_answers_arrive() {
             "--server 127.0.0.1:{} --protocol {protocol} --json",
             server.ports[0]
         );
-        let line =
-            format!("bench {here} --workload queue --keys 500 --requests 20000 --noreply --pipeline 16");
+        let line = format!(
+            "bench {here} --mix set=1 --key-size 16 --keys 500 --requests 20000 --noreply --pipeline 16"
+        );
         assert_eq!(round(&phases(&run(&line), &line))["requests"], 20_000);
         let line = format!("bench {here} --key-size 16 --keys 500 --requests 1000 --expect-hits");
         assert_eq!(round(&phases(&run(&line), &line))["hits"], 1000);
@@ -98,7 +99,7 @@ fn stores_without_answers_arrive() {
 fn a_named_workload_has_its_phases() {
     let server = Server::start("-m 64 -t 1");
     let line = format!(
-        "bench --server 127.0.0.1:{} --workload article-test1:0.0002 --json",
+        "bench --server 127.0.0.1:{} --workload article-test1 --scale 0.0002 --json",
         server.ports[0]
     );
     let phases = phases(&run(&line), &line);
@@ -252,6 +253,6 @@ fn what_goes_wrong_is_told_and_ends_the_run() {
         &["100 gets found nothing where all must"],
     );
     check("--server udp://127.0.0.1:1 --mix set=1", 2, &["gets only"]);
-    check("--sweep", 2, &["--sweep chooses rates itself"]);
+    check("--sweep", 2, &["leave out --rate, --requests"]);
     check("--protocol http", 1, &["invalid value 'http'"]);
 }
