@@ -7,7 +7,7 @@ use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::{Driver, Interest};
 
 use crate::exchange::{Exchange, Outcome, Terms, Waiting};
-use crate::transport::Transport;
+use crate::transport::{Transport, advice};
 
 /// A connection with its requests.
 #[derive(Debug)]
@@ -147,6 +147,9 @@ impl Lane {
 
     fn lost(&self, error: &std::io::Error) -> String {
         let waiting = self.exchange.waiting().count();
-        format!("the connection was lost with {waiting} requests in flight: {error}")
+        format!(
+            "the connection was lost with {waiting} requests in flight: {error}; {}",
+            advice(error)
+        )
     }
 }

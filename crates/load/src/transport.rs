@@ -116,10 +116,21 @@ impl Route {
     }
 }
 
+/// What may help a connection that ended so.
+pub(crate) fn advice(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::InvalidInput => {
+            "give its authority by --tls-ca and its name by --tls-name, or believe it by --tls-no-verify"
+        }
+        io::ErrorKind::PermissionDenied => "if it wants a certificate, show one by --tls-cert and --tls-key",
+        io::ErrorKind::InvalidData => "does it speak TLS there?",
+        _ => "look whether the server still runs, and at what it says",
+    }
+}
+
 /// Shakes hands, and waits for it.
 fn establish(socket: &Socket, session: &mut ClientSession, patience: Duration) -> Result<(), String> {
-    let advice = "does it speak TLS there, and is its certificate good for --tls-ca and --tls-name? --tls-no-verify believes any";
-    let explain = |why: io::Error| format!("no TLS: {why}; {advice}");
+    let explain = |why: io::Error| format!("no TLS: {why}; {}", advice(&why));
     let clock = Clock::start();
     let end = clock.now().nanos() + patience.as_nanos() as u64;
     let mut driver = Epoll::new(clock).map_err(explain)?;

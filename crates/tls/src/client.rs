@@ -177,8 +177,8 @@ impl ClientSession {
     /// send afterwards.
     ///
     /// # Errors
-    /// `WouldBlock` if no plaintext came. `InvalidData` if the peer is not believed or does not speak TLS; anything but
-    /// `WouldBlock` ends the connection.
+    /// `WouldBlock` if no plaintext came; anything else ends the connection. `InvalidInput` if the peer is not believed,
+    /// `PermissionDenied` if it refuses, `InvalidData` if it does not speak TLS.
     pub fn receive<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -201,7 +201,7 @@ impl ClientSession {
                 Err(error) => {
                     // The peer is told why, if it still listens.
                     let _ = self.flush(driver, socket);
-                    return Err(io::Error::new(ErrorKind::InvalidData, error));
+                    return Err(io::Error::new(kind_of(&error), error));
                 }
             };
             let came = state.plaintext_bytes_to_read();
@@ -217,6 +217,14 @@ impl ClientSession {
             0 => Err(ErrorKind::WouldBlock.into()),
             _ => Ok(filled),
         }
+    }
+}
+
+fn kind_of(error: &Error) -> ErrorKind {
+    match error {
+        Error::InvalidCertificate(_) => ErrorKind::InvalidInput,
+        Error::AlertReceived(_) => ErrorKind::PermissionDenied,
+        _ => ErrorKind::InvalidData,
     }
 }
 
