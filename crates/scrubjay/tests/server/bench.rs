@@ -258,21 +258,20 @@ fn what_goes_wrong_is_told_and_ends_the_run() {
     check("--protocol http", 1, &["invalid value 'http'"]);
 }
 
+/// A command line of encrypted load.
+fn to(server: &Server, rest: &str) -> String {
+    let (port, pid) = (server.ports[0], server.child.id());
+    format!("bench --server localhost:{port} --pid {pid} --tls --requests 300 --json {rest}")
+}
+
 #[test]
 fn encrypted_load_is_believed_and_counted_by_its_handshakes() {
     let certificates = Certificates::new();
-    let [chain, key] = ["chain", "key"].map(|name| certificates.path(name).display().to_string());
+    let chain = certificates.path("chain").display().to_string();
     let server = Server::start(&format!(
         "-m 64 -t 1 {},ssl_session_cache",
         certificates.options()
     ));
-    let to = |server: &Server, rest: &str| {
-        let port = server.ports[0];
-        format!(
-            "bench --server localhost:{port} --pid {} --tls --requests 300 --json {rest}",
-            server.child.id()
-        )
-    };
     for protocol in ["text", "meta", "binary"] {
         let rest = format!(
             "--tls-ca {chain} --protocol {protocol} --value-size 1-60000 --keys 50 --pipeline 9 --fill --expect-hits"
@@ -301,6 +300,13 @@ fn encrypted_load_is_believed_and_counted_by_its_handshakes() {
         all == 300.0 && full + resumed == all && resumed > 200.0,
         "{full} {resumed}"
     );
+}
+
+#[test]
+fn encrypted_load_is_refused_in_words_when_one_side_does_not_believe_the_other() {
+    let certificates = Certificates::new();
+    let [chain, key] = ["chain", "key"].map(|name| certificates.path(name).display().to_string());
+    let server = Server::start(&format!("-t 1 {}", certificates.options()));
     let refused = |server: &Server, rest: &str, says: &str| {
         let output = run(&to(server, rest));
         let text = String::from_utf8_lossy(&output.stderr);
