@@ -74,7 +74,7 @@ struct Named {
 const NAMED: &[Named] = &[
     Named {
         name: "article-test1",
-        about: "5,000,000 keys \"1\", \"2\" and so on, values of 100 bytes: all set, then all got; every get must hit",
+        about: "5,000,000 keys \"1\", \"2\" ..., 100 bytes each: all set, then all got; all must hit",
         keys: 5_000_000,
         key_len: 0,
         value_len: 100,
@@ -84,7 +84,7 @@ const NAMED: &[Named] = &[
     },
     Named {
         name: "article-test2",
-        about: "500,000 such keys, values of 20,000 bytes, 10 GB that need not fit: all set, then all got",
+        about: "500,000 such keys, 20,000 bytes each, 10 GB in all: all set, then all got",
         keys: 500_000,
         key_len: 0,
         value_len: 20_000,
@@ -94,7 +94,7 @@ const NAMED: &[Named] = &[
     },
     Named {
         name: "queue",
-        about: "8 connections store 10,000 keys of 16 bytes each, values of 100 bytes; then all are got and must hit",
+        about: "80,000 keys of 16 bytes, 100 bytes each, 8 connections: set, then got; all must hit",
         keys: 80_000,
         key_len: 16,
         value_len: 100,
