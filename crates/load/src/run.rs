@@ -274,3 +274,34 @@ fn sum_up(threads: Vec<Done>, window: Window, server: Seen) -> Result<Measured, 
         busy: busy as f64 / NANOS / secs,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use scrubjay_io::usage::Usage;
+
+    use super::Measured;
+    use crate::tally::Tally;
+
+    #[test]
+    fn the_load_is_the_bottleneck_when_it_had_no_time_left_and_the_server_had() {
+        let check = |busy: f64, server: Option<f64>, is_bound: bool| {
+            let usage = |share: f64| Usage {
+                cpu_nanos: [(1, (share * 2e9) as u64)].into(),
+                ..Usage::default()
+            };
+            let measured = Measured {
+                tally: Tally::default(),
+                secs: 2.0,
+                server: server.map(usage),
+                syscalls: None,
+                busy,
+            };
+            assert_eq!(measured.is_bound_by_load(), is_bound, "{busy} {server:?}");
+        };
+        check(0.99, Some(0.4), true);
+        check(0.99, None, true);
+        check(0.99, Some(0.98), false);
+        check(0.5, Some(0.4), false);
+        check(0.5, None, false);
+    }
+}
