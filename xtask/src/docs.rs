@@ -1,11 +1,11 @@
 //! The generated parts of documents: between `<!-- generated: WORDS -->` and `<!-- end -->` stands what
-//! `scrubjay WORDS` prints; for `deviations`, the table of the conformance scripts' known deviations.
+//! `scrubjay WORDS` prints, as it stands if that is `--help`; for `deviations`, the table of the conformance scripts' known deviations.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Documents with generated parts.
-const DOCUMENTS: &[&str] = &["COMPAT.md", "README.md", "docs/options.md"];
+const DOCUMENTS: &[&str] = &["COMPAT.md", "README.md", "docs/bench.md", "docs/options.md"];
 
 const START: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
@@ -89,13 +89,18 @@ fn print(words: &str) -> Result<String, String> {
     let output = command
         .args(words.split(' '))
         .current_dir(crate::root())
+        .env_remove("COLUMNS")
         .stdin(Stdio::null())
         .output()
         .map_err(|error| error.to_string())?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    String::from_utf8(output.stdout).map_err(|error| error.to_string())
+    let text = String::from_utf8(output.stdout).map_err(|error| error.to_string())?;
+    if words.ends_with("--help") {
+        return Ok(format!("```\n{}\n```", text.trim_end()));
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

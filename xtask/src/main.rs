@@ -19,7 +19,7 @@ const USAGE: &str = "usage: cargo xtask CHORE
   tidy               the rules that no compiler checks: crate arrows, names, calls, sizes, documents
   docs [--check]     write the generated parts of the documents, or say whether they are fresh
   clients [WORD...]  only the real clients, against the server that SCRUBJAY_BIN names
-  bench [WORD...]    the speed figures against memcached and the floor, or those whose name contains each WORD
+  bench [WORD...]    a table of speed against memcached and the floor, or the rows whose name contains each WORD
   instructions [--bless]  what requests cost in instructions against the baseline, or make that the baseline";
 
 fn main() -> ExitCode {

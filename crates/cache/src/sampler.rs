@@ -5,6 +5,7 @@
 //! its size, so memory stays bounded whatever the cache holds; so it does when the sample brings more events than a
 //! hundredth of a core can play.
 
+use scrubjay_base::sync::OwnLine;
 use scrubjay_base::sync::whole::{AtomicU32, AtomicU64, Mutex, Ordering, TryLockError};
 
 use crate::api::CurvePoint;
@@ -74,7 +75,7 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Sampler {
     /// The largest sample of any shadow: one key in 2^this; 64 and more if none is played.
-    shift: AtomicU32,
+    shift: OwnLine<AtomicU32>,
     state: Mutex<State>,
     /// Events left out because another thread was at it.
     skipped: AtomicU64,
@@ -182,7 +183,7 @@ impl Sampler {
             .map(|factor| Sample::new(*factor, AGEINGS[0], keys_max))
             .collect();
         Sampler {
-            shift: AtomicU32::new(if enough { SHIFT_MIN } else { u64::BITS }),
+            shift: OwnLine(AtomicU32::new(if enough { SHIFT_MIN } else { u64::BITS })),
             state: Mutex::new(State {
                 keys_max,
                 tick: 0,
@@ -200,7 +201,7 @@ impl Sampler {
     /// Whether events of this key are played.
     #[inline]
     pub(crate) fn takes(&self, hash: KeyHash) -> bool {
-        let shift = self.shift.load(Ordering::Relaxed);
+        let shift = self.shift.0.load(Ordering::Relaxed);
         shift < u64::BITS && in_sample(hash, shift)
     }
 
@@ -216,7 +217,10 @@ impl Sampler {
             Err(TryLockError::Poisoned(_)) => return None,
         };
         let better = state.play(hash, event, tick);
-        self.shift.store(state.shift(), Ordering::Relaxed);
+        // Every reader looks there: nothing is written that is there already.
+        if state.shift() != self.shift.0.load(Ordering::Relaxed) {
+            self.shift.0.store(state.shift(), Ordering::Relaxed);
+        }
         better
     }
 

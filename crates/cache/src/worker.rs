@@ -629,3 +629,57 @@ fn next_random(state: &Cell<u64>) -> u64 {
     state.set(random);
     random
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use scrubjay_base::time::Now;
+
+    use crate::api::{Body, Config, Get, Store, StoreMode};
+    use crate::cache::Cache;
+
+    /// Reads every key so often at that second by two workers and returns what they share afterwards.
+    fn after_reads(cache: &mut Arc<Cache>, times: usize, second: u64) -> Vec<u8> {
+        let mut workers = [cache.worker(), cache.worker()];
+        for worker in &mut workers {
+            worker.begin_turn(Now::from_millis(second * 1000));
+            for number in (0..100u8).cycle().take(100 * times) {
+                assert!(worker.get(&Get::key(&[b'a', number])).is_some());
+                assert!(worker.get(&Get::key(&[b'z', number])).is_none());
+            }
+        }
+        drop(workers);
+        let alone = Arc::get_mut(cache).expect("the workers are gone");
+        alone.heap.bytes().to_vec()
+    }
+
+    #[test]
+    fn reads_of_what_is_read_often_write_to_a_key_once_a_second_and_a_miss_to_nothing() {
+        // So small that no key is sampled.
+        let mut cache = Cache::new(Config::new(8 << 20)).expect("memory");
+        let mut worker = cache.worker();
+        worker.begin_turn(Now::from_millis(0));
+        for number in 0..100 {
+            worker.store(Store {
+                key: &[b'a', number],
+                key_is_binary: true,
+                mode: StoreMode::Set,
+                flags: 0,
+                exptime: 0,
+                value: Body::Bytes(&[number; 100]),
+                compare_cas: None,
+                invalidate: false,
+                new_cas: None,
+                vivify: None,
+            });
+        }
+        drop(worker);
+        let warm = after_reads(&mut cache, 1000, 1);
+        assert!(warm == after_reads(&mut cache, 100, 1), "nothing is written");
+        let later = after_reads(&mut cache, 100, 2);
+        let words = warm.chunks(8).zip(later.chunks(8));
+        let written = words.filter(|(before, after)| before != after).count();
+        assert_eq!(written, 100, "the second of the last read of each item");
+    }
+}

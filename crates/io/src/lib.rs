@@ -7,6 +7,7 @@ pub mod entropy;
 pub mod file;
 pub mod memory;
 pub mod process;
+pub mod syscalls;
 pub mod terminal;
 pub mod thread;
 pub mod usage;

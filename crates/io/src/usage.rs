@@ -51,16 +51,31 @@ impl Usage {
 }
 
 impl Whose {
+    /// The ids of its threads; none if there is no such process.
+    pub(crate) fn threads(self) -> Vec<u32> {
+        let process = match self {
+            Whose::Process(process) => process,
+            Whose::Thread(thread) => return vec![thread],
+        };
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
+        let ids = tasks.into_iter().flatten().flatten();
+        ids.filter_map(|task| task.file_name().to_string_lossy().parse().ok())
+            .collect()
+    }
+
     /// What was used so far; `None` if there is no such process or it may not be looked at.
     pub fn usage(self) -> Option<Usage> {
         let mut usage = Usage::default();
         let io = match self {
             Whose::Process(process) => {
                 let folder = PathBuf::from(format!("/proc/{process}"));
-                for task in std::fs::read_dir(folder.join("task")).ok()?.flatten() {
-                    let thread = task.file_name().to_string_lossy().parse().ok()?;
+                let threads = self.threads();
+                if threads.is_empty() {
+                    return None;
+                }
+                for thread in threads {
                     // A thread may end while it is looked at.
-                    let _ = usage.add_thread(thread, &task.path());
+                    let _ = usage.add_thread(thread, &folder.join(format!("task/{thread}")));
                 }
                 folder.join("io")
             }

@@ -7,12 +7,15 @@ use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::{Driver, Interest};
 
 use crate::exchange::{Exchange, Outcome, Terms, Waiting};
-use crate::transport::Transport;
+use crate::transport::{Transport, advice};
 
 /// A connection with its requests.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    transport: Transport,
+    /// None where it is closed until the next request.
+    transport: Option<Transport>,
+    /// What it is reported under.
+    token: u64,
     pub(crate) exchange: Exchange,
     /// Requests that are not sent yet, from `sent` on.
     pub(crate) output: Vec<u8>,
@@ -27,9 +30,11 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(transport: Transport, terms: Arc<Terms>) -> Lane {
+    /// A closed one.
+    pub(crate) fn new(token: u64, terms: Arc<Terms>) -> Lane {
         Lane {
-            transport,
+            transport: None,
+            token,
             exchange: Exchange::new(terms),
             output: Vec::new(),
             sent: 0,
@@ -40,15 +45,28 @@ impl Lane {
         }
     }
 
-    /// Has the driver report this lane under `token`.
-    pub(crate) fn watch(&self, driver: &mut Epoll, token: u64) -> Result<(), String> {
-        let added = driver.add(self.transport.socket(), token);
+    /// Goes by this connection from now on, and has the driver report it.
+    pub(crate) fn open(&mut self, transport: Transport, driver: &mut Epoll) -> Result<(), String> {
+        self.interest = Interest::Read;
+        let added = driver.add(transport.socket(), self.token);
+        self.transport = Some(transport);
         added.map_err(|why| format!("a connection cannot be watched: {why}"))
+    }
+
+    /// Whether there is no connection.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.transport.is_none()
+    }
+
+    /// Gives up the connection, on which nothing is in flight; dropped, it is closed.
+    pub(crate) fn close(&mut self) -> Option<Transport> {
+        self.input.clear();
+        self.transport.take()
     }
 
     /// Whether replies may be lost without the connection being.
     pub(crate) fn is_lossy(&self) -> bool {
-        matches!(self.transport, Transport::Datagrams(_))
+        matches!(self.transport, Some(Transport::Datagrams(_)))
     }
 
     /// Gives up what is in flight and returns how many keys that were.
@@ -62,25 +80,31 @@ impl Lane {
     }
 
     /// Sends what there is to send, as far as it is taken.
-    pub(crate) fn send(&mut self, driver: &mut Epoll, token: u64) -> Result<(), String> {
-        while self.sent < self.output.len() {
-            match self.transport.send(driver, &self.output[self.sent..]) {
+    pub(crate) fn send(&mut self, driver: &mut Epoll) -> Result<(), String> {
+        let Some(transport) = &mut self.transport else {
+            return Ok(());
+        };
+        while self.sent < self.output.len() || transport.has_unsent() {
+            match transport.send(driver, &self.output[self.sent..]) {
                 Ok(len) => self.sent += len,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.lost(&error)),
             }
         }
-        let interest = if self.sent < self.output.len() {
-            Interest::ReadWrite
-        } else {
+        let is_all_taken = self.sent == self.output.len();
+        if is_all_taken {
             self.output.clear();
             self.sent = 0;
+        }
+        let interest = if is_all_taken && !transport.has_unsent() {
             Interest::Read
+        } else {
+            Interest::ReadWrite
         };
         if interest != self.interest {
             self.interest = interest;
-            let changed = driver.change(self.transport.socket(), token, interest);
+            let changed = driver.change(transport.socket(), self.token, interest);
             changed.map_err(|why| format!("a connection cannot be watched: {why}"))?;
         }
         Ok(())
@@ -94,7 +118,15 @@ impl Lane {
         room: &mut [u8],
         note: impl FnMut(&Waiting, Outcome<'_>),
     ) -> Result<usize, String> {
-        let len = match self.transport.receive(driver, room) {
+        let Some(transport) = &mut self.transport else {
+            return Ok(0);
+        };
+        let received = transport.receive(driver, room);
+        if transport.has_unsent() {
+            // The next step of a handshake, whatever came.
+            self.send(driver)?;
+        }
+        let len = match received {
             Ok(0) => return Err("the server closed the connection".to_owned()),
             Ok(len) => len,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -115,6 +147,9 @@ impl Lane {
 
     fn lost(&self, error: &std::io::Error) -> String {
         let waiting = self.exchange.waiting().count();
-        format!("the connection was lost with {waiting} requests in flight: {error}")
+        format!(
+            "the connection was lost with {waiting} requests in flight: {error}; {}",
+            advice(error)
+        )
     }
 }

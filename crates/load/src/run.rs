@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use scrubjay_io::clock::Clock;
+use scrubjay_io::syscalls::Syscalls;
 use scrubjay_io::thread::{Bell, run_beside};
 use scrubjay_io::usage::{Usage, Whose};
 
@@ -12,7 +13,7 @@ use crate::exchange::Terms;
 use crate::source::{Plan, Source};
 use crate::tally::Tally;
 use crate::thread::{Common, Done, LoadThread, Manner, Window};
-use crate::transport::{Address, Transport};
+use crate::transport::{Route, Transport};
 
 /// How often who watches is told of progress.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -30,6 +31,10 @@ pub struct Load {
     pub pipeline: usize,
     /// Stores are not answered one by one.
     pub noreply: bool,
+    /// What a get did not find is stored, on the same connection.
+    pub refill: bool,
+    /// Connections are opened for what is in flight together, and closed with its last reply.
+    pub reconnect: bool,
     /// Requests a second of all threads together; none: a closed loop, as fast as it goes.
     pub rate: Option<f64>,
     /// How long is measured; none: until the plan's requests are done.
@@ -38,6 +43,8 @@ pub struct Load {
     pub warmup: Duration,
     /// Longest wait for a connection or a reply.
     pub timeout: Duration,
+    /// Whether the server's system calls are counted.
+    pub counts_syscalls: bool,
     /// Cores for the threads.
     pub cores: Option<Vec<usize>>,
 }
@@ -51,6 +58,8 @@ pub struct Measured {
     pub secs: f64,
     /// What the server used in that time, if it could be looked at.
     pub server: Option<Usage>,
+    /// System calls of the server in that time, if they were counted.
+    pub syscalls: Option<u64>,
     /// Share of the time that the busiest thread of the load was on a processor.
     pub busy: f64,
 }
@@ -86,20 +95,21 @@ pub struct Progress {
     pub hits: u64,
 }
 
-/// Puts `load` on the server at `address`, whose process or thread is `whose`; `watch` is called now and then meanwhile.
+/// Puts `load` on the server at `route`, whose process or thread is `whose`; `watch` is called now and then meanwhile.
 ///
 /// # Errors
 /// The server cannot be reached, goes away, does not answer in time, or does not speak the protocol.
 pub fn run(
-    address: &Address,
+    route: &Route,
     whose: Option<Whose>,
     terms: &Arc<Terms>,
     plan: &Plan,
     load: &Load,
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Measured, String> {
-    let in_context = |why: String| format!("{address}: {why}");
-    let mut transports = connect(address, load)?;
+    let in_context = |why: String| format!("{}: {why}", route.address);
+    let mut transports = connect(route, load)?;
+    let syscalls = count_syscalls(load, whose).map_err(in_context)?;
     let clock = Clock::start();
     let begin = clock.now().nanos();
     let measured = begin + nanos(load.warmup);
@@ -120,7 +130,7 @@ pub fn run(
         let left = load.threads - number;
         let own = transports.split_off(transports.len() - transports.len() / left);
         let source = Source::new(plan, number as u64, Arc::clone(&taken));
-        let manner = manner(load, plan, number);
+        let manner = manner(load, route, plan, number);
         let thread = LoadThread::new(own, terms, source, manner, (window, clock), Arc::clone(&common));
         let thread = thread.map_err(in_context)?;
         let (bell, running) = (&bell, &running);
@@ -133,12 +143,34 @@ pub fn run(
         };
         tasks.push((format!("load-{number}"), task));
     }
-    let own = || watch_until_done(&clock, window, &common, &bell, whose, watch);
+    let usage = || Seen {
+        usage: whose.and_then(Whose::usage),
+        syscalls: syscalls.as_ref().map(Syscalls::count),
+    };
+    let own = || watch_until_done(&clock, window, &common, &bell, &usage, watch);
     let (threads, server) = run_beside(tasks, own);
     sum_up(threads, window, server).map_err(in_context)
 }
 
-fn connect(address: &Address, load: &Load) -> Result<Vec<Transport>, String> {
+/// What a look at the server shows.
+struct Seen {
+    usage: Option<Usage>,
+    syscalls: Option<u64>,
+}
+
+fn count_syscalls(load: &Load, whose: Option<Whose>) -> Result<Option<Syscalls>, String> {
+    if !load.counts_syscalls {
+        return Ok(None);
+    }
+    let whose = whose.ok_or("system calls are counted of a server on this machine only; name it by --pid")?;
+    let counted = Syscalls::watch(whose);
+    counted
+        .map(Some)
+        .map_err(|why| format!("system calls cannot be counted: {why}"))
+}
+
+/// Opens the connections, or tries one and leaves them closed where each is opened for its requests.
+fn connect(route: &Route, load: &Load) -> Result<Vec<Option<Transport>>, String> {
     // Files that are open besides the connections.
     const OTHER_FILES: u64 = 64;
     let wanted = load.connections as u64 + OTHER_FILES;
@@ -148,12 +180,16 @@ fn connect(address: &Address, load: &Load) -> Result<Vec<Transport>, String> {
             load.connections
         )
     })?;
+    if load.reconnect {
+        route.connect(load.timeout)?;
+        return Ok((0..load.connections).map(|_| None).collect());
+    }
     (0..load.connections)
-        .map(|_| address.connect(load.timeout))
+        .map(|_| route.connect(load.timeout).map(Some))
         .collect()
 }
 
-fn manner(load: &Load, plan: &Plan, number: usize) -> Manner {
+fn manner(load: &Load, route: &Route, plan: &Plan, number: usize) -> Manner {
     let pace = load.rate.map(|rate| {
         let interval = NANOS * plan.multiget as f64 / rate;
         (interval * load.threads as f64, interval * number as f64)
@@ -162,8 +198,10 @@ fn manner(load: &Load, plan: &Plan, number: usize) -> Manner {
         pipeline: load.pipeline,
         multiget: plan.multiget,
         noreply: load.noreply,
+        refill: load.refill,
+        reconnect: load.reconnect.then(|| route.clone()),
         pace,
-        patience: nanos(load.timeout),
+        patience: load.timeout,
         cores: load.cores.clone(),
     }
 }
@@ -178,10 +216,9 @@ fn watch_until_done(
     window: Window,
     common: &Common,
     bell: &Bell,
-    whose: Option<Whose>,
+    look: &dyn Fn() -> Seen,
     watch: &mut dyn FnMut(Progress),
-) -> Option<Usage> {
-    let usage = || whose.and_then(Whose::usage);
+) -> Seen {
     let wait_until = |moment: u64| {
         let left = Duration::from_nanos(moment.saturating_sub(clock.now().nanos()));
         bell.wait(left.min(GLANCE))
@@ -190,7 +227,7 @@ fn watch_until_done(
     while !is_done && clock.now().nanos() < window.measured {
         is_done = wait_until(window.measured);
     }
-    let before = usage();
+    let before = look();
     while !is_done && clock.now().nanos() < window.end {
         is_done = wait_until(window.end);
         watch(Progress {
@@ -199,10 +236,16 @@ fn watch_until_done(
             hits: common.hits.load(Ordering::Relaxed),
         });
     }
-    Some(usage()?.since(&before?))
+    let after = look();
+    let usage = after.usage.zip(before.usage);
+    let syscalls = after.syscalls.zip(before.syscalls);
+    Seen {
+        usage: usage.map(|(after, before)| after.since(&before)),
+        syscalls: syscalls.map(|(after, before)| after - before),
+    }
 }
 
-fn sum_up(threads: Vec<Done>, window: Window, server: Option<Usage>) -> Result<Measured, String> {
+fn sum_up(threads: Vec<Done>, window: Window, server: Seen) -> Result<Measured, String> {
     let mut tally = Tally::default();
     let (mut busy, mut last, mut failure) = (0, window.measured, None);
     let is_exhausted = threads.iter().any(|done| done.is_exhausted);
@@ -226,7 +269,39 @@ fn sum_up(threads: Vec<Done>, window: Window, server: Option<Usage>) -> Result<M
     Ok(Measured {
         tally,
         secs,
-        server,
+        server: server.usage,
+        syscalls: server.syscalls,
         busy: busy as f64 / NANOS / secs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use scrubjay_io::usage::Usage;
+
+    use super::Measured;
+    use crate::tally::Tally;
+
+    #[test]
+    fn the_load_is_the_bottleneck_when_it_had_no_time_left_and_the_server_had() {
+        let check = |busy: f64, server: Option<f64>, is_bound: bool| {
+            let usage = |share: f64| Usage {
+                cpu_nanos: [(1, (share * 2e9) as u64)].into(),
+                ..Usage::default()
+            };
+            let measured = Measured {
+                tally: Tally::default(),
+                secs: 2.0,
+                server: server.map(usage),
+                syscalls: None,
+                busy,
+            };
+            assert_eq!(measured.is_bound_by_load(), is_bound, "{busy} {server:?}");
+        };
+        check(0.99, Some(0.4), true);
+        check(0.99, None, true);
+        check(0.99, Some(0.98), false);
+        check(0.5, Some(0.4), false);
+        check(0.5, None, false);
+    }
 }

@@ -8,7 +8,7 @@ use scrubjay_io::driver::epoll::Listener;
 use scrubjay_io::thread::{Bell, cores, stay_on};
 use scrubjay_io::usage::Whose;
 
-use crate::transport::Address;
+use crate::transport::{Address, Route};
 
 /// Longest wait until a server that was started takes connections.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -101,8 +101,10 @@ impl Server {
             address => address.clone(),
         };
         let mut waited = Duration::ZERO;
+        // A handshake is not needed to know.
+        let route = Route { address, tls: None };
         loop {
-            let Err(why) = address.connect(PATIENCE) else {
+            let Err(why) = route.connect(PATIENCE) else {
                 return Ok(());
             };
             if let Ok(Some(status)) = self.child.try_wait() {

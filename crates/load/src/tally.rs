@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use crate::exchange::{Outcome, Verb, Waiting};
+use crate::transport::Transport;
 
 /// Longest latency that is told apart from longer ones: a minute, in nanoseconds.
 const LATENCY_MAX_NANOS: u64 = 60_000_000_000;
@@ -34,6 +35,14 @@ pub struct Tally {
     pub wrong: u64,
     /// Requests over UDP without a reply in time, at any time.
     pub lost: u64,
+    /// Stores among the requests of what a get had not found.
+    pub refills: u64,
+    /// Connections that were opened for their requests and are done with.
+    pub connections: u64,
+    /// Encrypted ones among them with a session of their own.
+    pub handshakes: u64,
+    /// Encrypted ones among them that went on with an earlier session.
+    pub resumptions: u64,
     /// Requests that were due within the measured time and could not be sent in it.
     pub unsent: u64,
     /// Errors by their text, at any time.
@@ -57,6 +66,10 @@ impl Default for Tally {
             misses: 0,
             wrong: 0,
             lost: 0,
+            refills: 0,
+            connections: 0,
+            handshakes: 0,
+            resumptions: 0,
             unsent: 0,
             errors: BTreeMap::new(),
             get_latency: histogram(),
@@ -84,6 +97,19 @@ impl Tally {
             self.requests += 1;
             self.gets += u64::from(is_get);
             self.record(waiting.verb, nanos);
+        }
+    }
+
+    /// Counts a connection that was opened for its requests.
+    pub(crate) fn note_connection(&mut self, transport: &Transport, is_measured: bool) {
+        if !is_measured {
+            return;
+        }
+        self.connections += 1;
+        match transport.is_resumed() {
+            None => {}
+            Some(true) => self.resumptions += 1,
+            Some(false) => self.handshakes += 1,
         }
     }
 
@@ -116,6 +142,10 @@ impl Tally {
         self.misses += other.misses;
         self.wrong += other.wrong;
         self.lost += other.lost;
+        self.refills += other.refills;
+        self.connections += other.connections;
+        self.handshakes += other.handshakes;
+        self.resumptions += other.resumptions;
         self.unsent += other.unsent;
         for (text, count) in &other.errors {
             self.count_error(text, *count);

@@ -4,19 +4,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::{Driver, Ready};
 
-use crate::exchange::{Terms, Verb};
+use crate::exchange::{Outcome, Terms, Verb};
 use crate::lane::Lane;
 use crate::source::Source;
 use crate::tally::Tally;
-use crate::transport::Transport;
-
-/// Most bytes received at once.
-const ROOM: usize = 256 << 10;
+use crate::transport::{ROOM, Route, Transport};
 
 /// How often a thread looks at what is not urgent, in nanoseconds.
 const TICK: u64 = 50_000_000;
@@ -61,10 +59,14 @@ pub(crate) struct Manner {
     pub(crate) multiget: usize,
     /// Stores are not answered one by one.
     pub(crate) noreply: bool,
+    /// What a get did not find is stored.
+    pub(crate) refill: bool,
+    /// Where a connection is opened to for what is in flight together; none: connections stay.
+    pub(crate) reconnect: Option<Route>,
     /// Nanoseconds between two requests of this thread, and of its first from the beginning; none: as fast as it goes.
     pub(crate) pace: Option<(f64, f64)>,
-    /// Nanoseconds without an answer after which the server is given up.
-    pub(crate) patience: u64,
+    /// Time without an answer after which the server is given up.
+    pub(crate) patience: Duration,
     /// Cores to stay on.
     pub(crate) cores: Option<Vec<usize>>,
 }
@@ -93,6 +95,8 @@ pub(crate) struct LoadThread {
     common: Arc<Common>,
     tally: Tally,
     keys: Vec<u64>,
+    /// Keys that a lane has just been told are not there.
+    absent: Vec<u64>,
     /// Lanes with room for a request; at a rate only.
     free: VecDeque<usize>,
     /// Requests sent at a rate.
@@ -109,25 +113,33 @@ pub(crate) struct LoadThread {
 
 impl LoadThread {
     pub(crate) fn new(
-        transports: Vec<Transport>,
+        transports: Vec<Option<Transport>>,
         terms: &Arc<Terms>,
         source: Source,
         manner: Manner,
         (window, clock): (Window, Clock),
         common: Arc<Common>,
     ) -> Result<LoadThread, String> {
-        let driver = Epoll::new(clock).map_err(|why| format!("no event queue: {why}"))?;
-        let lane = |transport| Lane::new(transport, Arc::clone(terms));
+        let mut driver = Epoll::new(clock).map_err(|why| format!("no event queue: {why}"))?;
+        let mut lanes = Vec::new();
+        for (token, transport) in transports.into_iter().enumerate() {
+            let mut lane = Lane::new(token as u64, Arc::clone(terms));
+            if let Some(transport) = transport {
+                lane.open(transport, &mut driver)?;
+            }
+            lanes.push(lane);
+        }
         Ok(LoadThread {
             driver,
             clock,
-            lanes: transports.into_iter().map(lane).collect(),
+            lanes,
             source,
             manner,
             window,
             common,
             tally: Tally::default(),
             keys: Vec::new(),
+            absent: Vec::new(),
             free: VecDeque::new(),
             paced: 0,
             is_ending: false,
@@ -163,9 +175,6 @@ impl LoadThread {
                 .map_err(|why| format!("cannot stay on cores {cores:?}: {why}"))?;
         }
         scrubjay_io::thread::wake_precisely();
-        for (token, lane) in self.lanes.iter().enumerate() {
-            lane.watch(&mut self.driver, token as u64)?;
-        }
         if self.manner.pace.is_some() {
             self.free.extend(0..self.lanes.len());
             self.lanes.iter_mut().for_each(|lane| lane.is_listed = true);
@@ -207,7 +216,7 @@ impl LoadThread {
                     self.receive(index, &mut room)?;
                 }
                 if event.writable {
-                    self.lanes[index].send(&mut self.driver, event.token)?;
+                    self.lanes[index].send(&mut self.driver)?;
                 }
             }
         }
@@ -273,7 +282,7 @@ impl LoadThread {
             if lane.is_listed {
                 self.free.push_back(index);
             }
-            lane.send(&mut self.driver, index as u64)?;
+            self.send(index)?;
         }
         Ok(())
     }
@@ -307,9 +316,20 @@ impl LoadThread {
                 }
             }
         }
+        self.lanes[index].moved = now;
+        self.send(index)
+    }
+
+    /// Sends what was put on a lane, over a connection of its own if it is to have one.
+    fn send(&mut self, index: usize) -> Result<(), String> {
         let lane = &mut self.lanes[index];
-        lane.moved = now;
-        lane.send(&mut self.driver, index as u64)
+        if let Some(route) = &self.manner.reconnect
+            && lane.is_closed()
+            && lane.exchange.units() > 0
+        {
+            lane.open(route.begin(self.manner.patience)?, &mut self.driver)?;
+        }
+        lane.send(&mut self.driver)
     }
 
     /// Puts one request on a lane, as of the moment `at`; `false` if there is none left.
@@ -336,6 +356,7 @@ impl LoadThread {
     fn receive(&mut self, index: usize, room: &mut [u8]) -> Result<(), String> {
         let (clock, window, tally) = (self.clock, self.window, &mut self.tally);
         let is_paced = self.manner.pace.is_some();
+        let (refill, absent) = (self.manner.refill, &mut self.absent);
         let lane = &mut self.lanes[index];
         let mut now = None;
         let len = lane.receive(&mut self.driver, room, |waiting, outcome| {
@@ -343,6 +364,9 @@ impl LoadThread {
             let now = *now.get_or_insert_with(|| clock.now().nanos());
             let moment = if is_paced { waiting.at } else { now };
             let nanos = now.saturating_sub(waiting.at);
+            if refill && waiting.verb == Verb::Get && outcome == Outcome::Miss {
+                absent.push(waiting.key);
+            }
             tally.note(waiting, outcome, nanos, window.has(moment));
         })?;
         if len == 0 {
@@ -352,6 +376,14 @@ impl LoadThread {
         let now = now.unwrap_or_else(|| clock.now().nanos());
         lane.moved = now;
         self.last = now;
+        self.refill(index, now)?;
+        let lane = &mut self.lanes[index];
+        if lane.exchange.units() == 0
+            && self.manner.reconnect.is_some()
+            && let Some(transport) = lane.close()
+        {
+            self.tally.note_connection(&transport, self.window.has(now));
+        }
         if is_paced {
             if !lane.is_listed && lane.exchange.units() < self.manner.pipeline {
                 lane.is_listed = true;
@@ -366,6 +398,19 @@ impl LoadThread {
         Ok(())
     }
 
+    /// Stores what a lane was told is not there.
+    fn refill(&mut self, index: usize, now: u64) -> Result<(), String> {
+        if self.absent.is_empty() {
+            return Ok(());
+        }
+        let Lane { exchange, output, .. } = &mut self.lanes[index];
+        for key in self.absent.drain(..) {
+            exchange.set(key, self.source.draw_version(), now, output);
+            self.tally.refills += u64::from(self.window.has(now));
+        }
+        self.send(index)
+    }
+
     /// What is not urgent: progress, and servers that do not answer.
     fn tick(&mut self, now: u64) -> Result<(), String> {
         let (requests, hits) = (self.tally.requests, self.tally.hits);
@@ -373,15 +418,16 @@ impl LoadThread {
         add(&self.common.requests, requests - self.published.0);
         add(&self.common.hits, hits - self.published.1);
         self.published = (requests, hits);
+        let patience = u64::try_from(self.manner.patience.as_nanos()).unwrap_or(u64::MAX);
         for index in 0..self.lanes.len() {
             let lane = &mut self.lanes[index];
-            if lane.exchange.units() == 0 || now.saturating_sub(lane.moved) < self.manner.patience {
+            if lane.exchange.units() == 0 || now.saturating_sub(lane.moved) < patience {
                 continue;
             }
             if !lane.is_lossy() {
                 return Err(format!(
                     "no answer for {} s with {} requests in flight on a connection; --timeout allows more",
-                    self.manner.patience as f64 / 1e9,
+                    self.manner.patience.as_secs_f64(),
                     lane.exchange.waiting().count()
                 ));
             }

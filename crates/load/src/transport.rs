@@ -6,11 +6,16 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::Driver;
 use scrubjay_io::driver::epoll::{Epoll, Socket};
+use scrubjay_tls::{Client, ClientSession};
 
 /// Bytes before the payload of each datagram. Source: memcached doc/protocol.txt, "UDP protocol".
 const FRAME_LEN: usize = 8;
+
+/// Most bytes received at once.
+pub(crate) const ROOM: usize = 256 << 10;
 
 /// Longest datagram.
 const DATAGRAM_LEN_MAX: usize = 64 << 10;
@@ -44,22 +49,13 @@ impl Address {
     }
 
     /// Opens a connection. An error names the address and says what to look at.
-    pub fn connect(&self, patience: Duration) -> Result<Transport, String> {
+    fn connect(&self, patience: Duration) -> Result<Socket, String> {
         let socket = match self {
             Address::Tcp(address) => Socket::connect_tcp(*address, patience),
             Address::Unix(path) => Socket::connect_unix(path, patience),
             Address::Udp(address) => Socket::connect_udp(*address),
         };
-        let socket = socket.map_err(|why| format!("{self}: {why}; is a server listening there?"))?;
-        Ok(match self {
-            Address::Udp(_) => Transport::Datagrams(Datagrams {
-                socket,
-                id: 0,
-                parts: Vec::new(),
-                room: Vec::new(),
-            }),
-            Address::Tcp(_) | Address::Unix(_) => Transport::Stream(socket),
-        })
+        socket.map_err(|why| format!("{self}: {why}; is a server listening there?"))
     }
 }
 
@@ -73,11 +69,99 @@ impl fmt::Display for Address {
     }
 }
 
+/// A server's address, and how bytes are wrapped on their way there.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Where it listens.
+    pub address: Address,
+    /// They are encrypted: TCP and unix sockets only.
+    pub tls: Option<Client>,
+}
+
+impl Route {
+    /// Opens a connection and, where it is encrypted, establishes it. An error names the address and says what to look at.
+    pub fn connect(&self, patience: Duration) -> Result<Transport, String> {
+        let mut transport = self.wrap(self.address.connect(patience)?)?;
+        if let Transport::Encrypted(socket, session) = &mut transport {
+            establish(socket, session, patience).map_err(|why| format!("{}: {why}", self.address))?;
+        }
+        Ok(transport)
+    }
+
+    /// Begins to open a connection; what is sent goes when it is open. Unix sockets have no such thing: they are opened.
+    pub(crate) fn begin(&self, patience: Duration) -> Result<Transport, String> {
+        match &self.address {
+            Address::Tcp(address) => {
+                let socket = Socket::begin_tcp(*address);
+                self.wrap(socket.map_err(|why| {
+                    format!("no further connection: {why}; ask for fewer a second by --rate")
+                })?)
+            }
+            address => self.wrap(address.connect(patience)?),
+        }
+    }
+
+    fn wrap(&self, socket: Socket) -> Result<Transport, String> {
+        let open = |tls: &Client| tls.open().map_err(|why| format!("no TLS: {why}"));
+        Ok(match (&self.address, &self.tls) {
+            (Address::Udp(_), _) => Transport::Datagrams(Datagrams {
+                socket,
+                id: 0,
+                parts: Vec::new(),
+                room: Vec::new(),
+            }),
+            (_, None) => Transport::Stream(socket),
+            (_, Some(tls)) => Transport::Encrypted(socket, Box::new(open(tls)?)),
+        })
+    }
+}
+
+/// What may help a connection that ended so.
+pub(crate) fn advice(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::InvalidInput => {
+            "give its authority by --tls-ca and its name by --tls-name, or believe it by --tls-no-verify"
+        }
+        io::ErrorKind::PermissionDenied => "if it wants a certificate, show one by --tls-cert and --tls-key",
+        io::ErrorKind::InvalidData => "does it speak TLS there?",
+        _ => "look whether the server still runs, and at what it says",
+    }
+}
+
+/// Shakes hands, and waits for it.
+fn establish(socket: &Socket, session: &mut ClientSession, patience: Duration) -> Result<(), String> {
+    let explain = |why: io::Error| format!("no TLS: {why}; {}", advice(&why));
+    let clock = Clock::start();
+    let end = clock.now().nanos() + patience.as_nanos() as u64;
+    let mut driver = Epoll::new(clock).map_err(explain)?;
+    driver.add(socket, 0).map_err(explain)?;
+    let (mut ready, mut room) = (Vec::new(), vec![0; ROOM]);
+    loop {
+        // A handshake is short enough for any socket's buffer.
+        session.flush(&mut driver, socket).map_err(explain)?;
+        if !session.is_handshaking() {
+            return Ok(());
+        }
+        let left = end.saturating_sub(clock.now().nanos());
+        if left == 0 {
+            return Err(explain(io::ErrorKind::TimedOut.into()));
+        }
+        driver.wait_nanos(left, &mut ready).map_err(explain)?;
+        match session.receive(&mut driver, socket, &mut room) {
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+            Err(why) => return Err(explain(why)),
+            Ok(_) => return Err(explain(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+}
+
 /// An open connection.
 #[derive(Debug)]
 pub enum Transport {
     /// Bytes in order: TCP and unix sockets.
     Stream(Socket),
+    /// The same, encrypted.
+    Encrypted(Socket, Box<ClientSession>),
     /// Datagrams that may be lost: one request at a time.
     Datagrams(Datagrams),
 }
@@ -86,23 +170,42 @@ impl Transport {
     /// The socket to wait on.
     pub(crate) fn socket(&self) -> &Socket {
         match self {
-            Transport::Stream(socket) => socket,
+            Transport::Stream(socket) | Transport::Encrypted(socket, _) => socket,
             Transport::Datagrams(datagrams) => &datagrams.socket,
         }
     }
 
-    /// Sends of `bytes` as much as is taken now.
+    /// Sends of `bytes` as much as is taken now. What is encrypted is taken and sent by turns: while there is something
+    /// [unsent](Transport::has_unsent), this is to be called again.
     pub(crate) fn send(&mut self, driver: &mut Epoll, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Transport::Stream(socket) => driver.write(socket, &[IoSlice::new(bytes)]),
+            Transport::Encrypted(socket, session) if bytes.is_empty() => {
+                session.flush(driver, socket).map(|()| 0)
+            }
+            Transport::Encrypted(_, session) => session.take(bytes).map(|()| bytes.len()),
             Transport::Datagrams(datagrams) => datagrams.send(driver, bytes),
         }
     }
 
-    /// Receives what is there into `buffer`; 0 is the end.
+    /// Whether something that was taken is not sent yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        matches!(self, Transport::Encrypted(_, session) if session.has_unsent())
+    }
+
+    /// Whether it goes on with an earlier connection's session; none if it is not encrypted.
+    pub(crate) fn is_resumed(&self) -> Option<bool> {
+        match self {
+            Transport::Encrypted(_, session) => Some(session.is_resumed()),
+            Transport::Stream(_) | Transport::Datagrams(_) => None,
+        }
+    }
+
+    /// Receives what is there into `buffer`, of [`ROOM`]; 0 is the end.
     pub(crate) fn receive(&mut self, driver: &mut Epoll, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Transport::Stream(socket) => driver.read(socket, buffer),
+            Transport::Encrypted(socket, session) => session.receive(driver, socket, buffer),
             Transport::Datagrams(datagrams) => datagrams.receive(driver, buffer),
         }
     }

@@ -50,8 +50,9 @@ pub enum Counter {
 
 const COUNTERS: usize = Counter::CommandsForbidden as usize + 1;
 
-/// One worker's counts: written by that worker only.
+/// One worker's counts: written by that worker only, on cache lines of its own.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub struct WorkerCounters([AtomicU64; COUNTERS]);
 
 impl WorkerCounters {

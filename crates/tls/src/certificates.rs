@@ -12,7 +12,8 @@ use rustls::ServerConfig;
 use scrubjay_base::time::Now;
 use scrubjay_io::file::{Stamp, absolute};
 
-use crate::config::{CannotLoad, Configs};
+use crate::config::Configs;
+use crate::files::CannotLoad;
 use crate::settings::{Certificate, Settings};
 
 /// What happened on TLS connections. Raised at most once a connection.

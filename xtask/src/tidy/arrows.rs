@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tls", &["io", "base"]),
     ("server", &["tls", "net", "protocol", "cache", "io", "base"]),
     ("workload", &[]),
-    ("load", &["workload", "io", "base"]),
+    ("load", &["workload", "tls", "io", "base"]),
     (
         "scrubjay",
         &[

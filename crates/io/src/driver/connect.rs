@@ -24,6 +24,26 @@ impl Socket {
         Ok(Socket::of(OwnedFd::from(stream), true))
     }
 
+    /// Begins to connect to a TCP server. It can be written to when it is connected; that it could not be shows with the first
+    /// write or read.
+    ///
+    /// # Errors
+    /// No descriptors or ports left, or unreachable.
+    pub fn begin_tcp(address: SocketAddr) -> io::Result<Socket> {
+        let family = if address.is_ipv4() {
+            AddressFamily::INET
+        } else {
+            AddressFamily::INET6
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_tcp_nodelay(&fd, true)?;
+        match rustix::net::connect(&fd, &address) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(Socket::of(fd, true)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Connects to a server's unix socket.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The meta commands.
 
-use super::text::is_error;
+use super::text::{append_line, append_value, is_error};
 use super::{Exchange, Outcome, Terms, Verb, Waiting, append_number, line, number, unexpected};
 
 pub(super) fn append_get(terms: &Terms, keys: &[u64], out: &mut Vec<u8>) {
@@ -31,14 +31,11 @@ pub(super) fn append_set(terms: &Terms, key: u64, version: u32, quiet: bool, out
         append_number(ttl, out);
     }
     out.extend_from_slice(if quiet { b" q\r\n" } else { b"\r\n" });
-    terms.items.append_value(key, version, out);
-    out.extend_from_slice(b"\r\n");
+    append_value(terms, key, version, out);
 }
 
 pub(super) fn append_delete(terms: &Terms, key: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"md ");
-    terms.items.append_key(key, out);
-    out.extend_from_slice(b"\r\n");
+    append_line(b"md ", terms, key, out);
 }
 
 pub(super) fn append_close(out: &mut Vec<u8>) {
@@ -56,12 +53,8 @@ impl Exchange {
             return Ok(0);
         };
         if let Some(rest) = line.strip_prefix(b"VA ") {
-            let (key, version, len) = value_line(rest).ok_or_else(|| unexpected(line))?;
-            let Some(value) = input.get(line_len..line_len + len + 2) else {
-                return Ok(0);
-            };
-            self.hit(key, version, &value[..len], note)?;
-            return Ok(line_len + len + 2);
+            let value = value_line(rest).ok_or_else(|| unexpected(line))?;
+            return self.take_value(input, line_len, value, note);
         }
         match (line, self.front()?.verb) {
             (b"MN", _) => self.close(note)?,

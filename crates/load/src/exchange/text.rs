@@ -22,13 +22,23 @@ pub(super) fn append_set(terms: &Terms, key: u64, version: u32, quiet: bool, out
         append_number(number, out);
     }
     out.extend_from_slice(if quiet { b" noreply\r\n" } else { b"\r\n" });
-    terms.items.append_value(key, version, out);
-    out.extend_from_slice(b"\r\n");
+    append_value(terms, key, version, out);
 }
 
 pub(super) fn append_delete(terms: &Terms, key: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"delete ");
+    append_line(b"delete ", terms, key, out);
+}
+
+/// A command with a key and nothing else.
+pub(super) fn append_line(command: &[u8], terms: &Terms, key: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(command);
     terms.items.append_key(key, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The value behind a command that stores.
+pub(super) fn append_value(terms: &Terms, key: u64, version: u32, out: &mut Vec<u8>) {
+    terms.items.append_value(key, version, out);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -49,11 +59,7 @@ impl Exchange {
         };
         if let Some(rest) = line.strip_prefix(VALUE) {
             let (key, version, len) = value_line(rest).ok_or_else(|| unexpected(line))?;
-            let Some(value) = input.get(line_len..line_len + len + 2) else {
-                return Ok(0);
-            };
-            self.hit(Some(key), version, &value[..len], note)?;
-            return Ok(line_len + len + 2);
+            return self.take_value(input, line_len, (Some(key), version, len), note);
         }
         let outcome = match line {
             b"END" => return self.close(note).map(|()| line_len),
@@ -69,6 +75,22 @@ impl Exchange {
         }
         self.answer(outcome, note)?;
         Ok(line_len)
+    }
+
+    /// Takes the value of so many bytes behind its line, of that key if it is told; 0 bytes if it is not whole.
+    pub(super) fn take_value(
+        &mut self,
+        input: &[u8],
+        line_len: usize,
+        (key, version, len): (Option<&[u8]>, u32, usize),
+        note: &mut impl FnMut(&Waiting, Outcome<'_>),
+    ) -> Result<usize, String> {
+        let end = line_len + len + 2;
+        let Some(value) = input.get(line_len..end) else {
+            return Ok(0);
+        };
+        self.hit(key, version, &value[..len], note)?;
+        Ok(end)
     }
 
     /// An error is the whole reply of a get. What is not answered may be refused all the same; the first row that waits stands

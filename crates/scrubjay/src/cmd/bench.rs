@@ -5,6 +5,7 @@ mod measure;
 mod options;
 mod report;
 mod sweep;
+mod tls;
 mod workload;
 
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ const UNUSABLE: u8 = 2;
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let done = options::Bench::read(matches).and_then(|bench| {
-        if matches.get_flag("sweep") {
+        if matches.get_flag("sweep") || bench.rates.is_some() {
             sweep::run(&bench)
         } else {
             measure::run(&bench)

@@ -7,6 +7,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::kit::{Dir, Server, run, scrubjay};
+use crate::tls::Certificates;
 
 /// The phases that a run printed as JSON; complains if it failed.
 fn phases(output: &Output, what: &str) -> Vec<Value> {
@@ -86,8 +87,9 @@ fn stores_without_answers_arrive() {
             "--server 127.0.0.1:{} --protocol {protocol} --json",
             server.ports[0]
         );
-        let line =
-            format!("bench {here} --workload queue --keys 500 --requests 20000 --noreply --pipeline 16");
+        let line = format!(
+            "bench {here} --mix set=1 --key-size 16 --keys 500 --requests 20000 --noreply --pipeline 16"
+        );
         assert_eq!(round(&phases(&run(&line), &line))["requests"], 20_000);
         let line = format!("bench {here} --key-size 16 --keys 500 --requests 1000 --expect-hits");
         assert_eq!(round(&phases(&run(&line), &line))["hits"], 1000);
@@ -98,7 +100,7 @@ fn stores_without_answers_arrive() {
 fn a_named_workload_has_its_phases() {
     let server = Server::start("-m 64 -t 1");
     let line = format!(
-        "bench --server 127.0.0.1:{} --workload article-test1:0.0002 --json",
+        "bench --server 127.0.0.1:{} --workload article-test1 --scale 0.0002 --json",
         server.ports[0]
     );
     let phases = phases(&run(&line), &line);
@@ -252,6 +254,142 @@ fn what_goes_wrong_is_told_and_ends_the_run() {
         &["100 gets found nothing where all must"],
     );
     check("--server udp://127.0.0.1:1 --mix set=1", 2, &["gets only"]);
-    check("--sweep", 2, &["--sweep chooses rates itself"]);
+    check("--sweep", 2, &["leave out --rate, --requests"]);
     check("--protocol http", 1, &["invalid value 'http'"]);
+}
+
+/// A command line of encrypted load.
+fn to(server: &Server, rest: &str) -> String {
+    let (port, pid) = (server.ports[0], server.child.id());
+    format!("bench --server localhost:{port} --pid {pid} --tls --requests 300 --json {rest}")
+}
+
+#[test]
+fn encrypted_load_is_believed_and_counted_by_its_handshakes() {
+    let certificates = Certificates::new();
+    let chain = certificates.path("chain").display().to_string();
+    let server = Server::start(&format!(
+        "-m 64 -t 1 {},ssl_session_cache",
+        certificates.options()
+    ));
+    for protocol in ["text", "meta", "binary"] {
+        let rest = format!(
+            "--tls-ca {chain} --protocol {protocol} --value-size 1-60000 --keys 50 --pipeline 9 --fill --expect-hits"
+        );
+        let line = to(&server, &rest);
+        let phases = phases(&run(&line), &line);
+        assert_eq!(round(&phases)["hits"], 300, "{line}");
+    }
+    let per_second = |rest: &str| {
+        let line = to(&server, rest);
+        let phases = phases(&run(&line), &line);
+        let round = round(&phases).clone();
+        ["connections", "full_handshakes", "resumed_handshakes"].map(|name| {
+            let per_second = round[format!("{name}_per_second")].as_f64().unwrap_or(0.0);
+            (per_second * round["seconds"].as_f64().expect("a time")).round()
+        })
+    };
+    assert_eq!(
+        per_second("--tls-no-verify --connect --key-size 20"),
+        [300.0, 300.0, 0.0]
+    );
+    let [all, full, resumed] = per_second(&format!(
+        "--tls-ca {chain} --connect --tls-resume --connections 2 --key-size 20"
+    ));
+    assert!(
+        all == 300.0 && full + resumed == all && resumed > 200.0,
+        "{full} {resumed}"
+    );
+}
+
+#[test]
+fn encrypted_load_is_refused_in_words_when_one_side_does_not_believe_the_other() {
+    let certificates = Certificates::new();
+    let [chain, key] = ["chain", "key"].map(|name| certificates.path(name).display().to_string());
+    let server = Server::start(&format!("-t 1 {}", certificates.options()));
+    let refused = |server: &Server, rest: &str, says: &str| {
+        let output = run(&to(server, rest));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{rest}: {text}");
+        assert!(text.contains(says), "{rest}: {text}");
+    };
+    let stranger = Certificates::new().path("chain").display().to_string();
+    refused(&server, &format!("--tls-ca {stranger}"), "--tls-ca");
+    let other = Certificates::new();
+    refused(
+        &server,
+        &format!("--tls-ca {}", other.path("chain").display()),
+        "invalid peer certificate",
+    );
+    refused(
+        &server,
+        &format!("--tls-ca {chain} --tls-name other.org"),
+        "--tls-name",
+    );
+    refused(&Server::start("-t 1"), "--tls-no-verify", "speak TLS");
+    let strict = Server::start(&format!(
+        "-t 1 {},ssl_ca_cert={chain},ssl_verify_mode=2",
+        certificates.options()
+    ));
+    let shown = format!("--tls-ca {chain} --tls-cert {chain} --tls-key {key} --fill --keys 10 --expect-hits");
+    let line = to(&strict, &shown);
+    assert_eq!(round(&phases(&run(&line), &line))["hits"], 300);
+    refused(&strict, &format!("--tls-ca {chain}"), "--tls-cert");
+}
+
+#[test]
+fn what_a_get_does_not_find_is_stored_at_once() {
+    let server = Server::start("-m 64 -t 1");
+    for protocol in ["text", "meta", "binary"] {
+        let line = format!(
+            "bench --server 127.0.0.1:{} --protocol {protocol} --key-size 20 --keys 40 --refill --requests 2000 --connect --ttl 60 --json",
+            server.ports[0]
+        );
+        let found = phases(&run(&line), &line);
+        let [hits, requests] = ["hits", "requests"].map(|name| round(&found)[name].as_u64().expect(name));
+        assert!(hits > 1000 && requests >= 2000, "{line}: {found:?}");
+        assert!(round(&found)["connections_per_second"].as_f64() > Some(0.0));
+    }
+    let line = format!(
+        "bench --server 127.0.0.1:{} --workload delay --rates 100,400 --duration 0.2 --json",
+        server.ports[0]
+    );
+    let curves = phases(&run(&line), &line);
+    let steps = curves[0]["steps"].as_array().expect("steps");
+    assert_eq!(steps.len(), 2);
+    for step in steps {
+        let [get, set] = ["get_mean_us", "set_mean_us"].map(|name| step[name].as_f64());
+        assert!(get > Some(0.0) && set > Some(0.0), "every key is new: {step}");
+    }
+}
+
+#[test]
+fn a_workload_that_must_hit_fails_when_something_is_gone() {
+    let server = Server::start("-m 4 -t 1");
+    let on = format!("bench --server 127.0.0.1:{} --pid 1", server.ports[0]);
+    let output = run(&format!("{on} --workload article-test1 --scale 0.02"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("gets found nothing where all must"), "{text}");
+    // The same where nothing is promised.
+    let line = format!("{on} --workload article-test2 --scale 0.001 --json");
+    assert!(round(&phases(&run(&line), &line))["hit_ratio"].as_f64() < Some(1.0));
+}
+
+#[test]
+fn system_calls_are_counted_or_it_is_said_what_is_missing() {
+    let server = Server::start("-m 64 -t 1");
+    let line = format!(
+        "bench --server 127.0.0.1:{} --connections 1 --requests 500 --syscalls --json",
+        server.ports[0]
+    );
+    let output = run(&line);
+    if output.status.success() {
+        // A wait, a read and a write each.
+        let calls = round(&phases(&output, &line))["server_syscalls"].as_f64();
+        assert!(calls > Some(2.0) && calls < Some(6.0), "{calls:?}");
+    } else {
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("be root"), "{text}");
+    }
 }

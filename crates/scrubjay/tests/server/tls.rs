@@ -16,12 +16,12 @@ use crate::kit::{Dir, PATIENCE, Server, ask, run, signal, until};
 type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
 /// A folder with a certificate that vouches for itself, and its key.
-struct Certificates {
+pub struct Certificates {
     folder: Dir,
 }
 
 impl Certificates {
-    fn new() -> Certificates {
+    pub fn new() -> Certificates {
         let certificates = Certificates { folder: Dir::new() };
         certificates.renew();
         certificates
@@ -34,7 +34,7 @@ impl Certificates {
         self.write("chain", &made.cert.pem());
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path(name)
     }
 
@@ -46,7 +46,7 @@ impl Certificates {
     }
 
     /// The options that make a server use them.
-    fn options(&self) -> String {
+    pub fn options(&self) -> String {
         let [chain, key] = ["chain", "key"].map(|name| self.path(name).display().to_string());
         format!("-Z -o ssl_chain_cert={chain},ssl_key={key}")
     }

@@ -9,11 +9,12 @@ use scrubjay_io::usage::Whose;
 use scrubjay_load::exchange::Terms;
 use scrubjay_load::floor;
 use scrubjay_load::run::{Load, Measured, Progress, run as run_load};
-use scrubjay_load::server::{Listen, Server};
-use scrubjay_load::transport::Address;
+use scrubjay_load::server::Server;
+use scrubjay_load::transport::{Address, Route};
 
 use super::options::Bench;
 use super::report;
+use super::tls::host_of;
 use super::workload::Phase;
 use crate::cmd::connection::Connection;
 
@@ -26,7 +27,7 @@ const FILL_BYTES: usize = 1 << 20;
 /// A server under test.
 pub(super) struct Subject {
     pub(super) name: String,
-    address: Address,
+    route: Route,
     whose: Option<Whose>,
     terms: Arc<Terms>,
     /// Kept running.
@@ -55,7 +56,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<String>, String> {
         for round in 0..bench.rounds {
             for (index, subject) in subjects.iter().enumerate() {
                 let title = format!("{} {}, round {}", subject.name, phase.title, round + 1);
-                let measured = measure(subject, &phase, &load, &title)?;
+                let measured = measure(subject, &phase.of_run(round), &load, &title)?;
                 faults.extend(faults_of(&title, &phase, &measured));
                 if all.len() <= index {
                     all.push(Rounds {
@@ -95,24 +96,11 @@ pub(super) fn prepare(bench: &Bench) -> Result<(Vec<Subject>, Load), String> {
         server_cores = Some(vec![*first]);
         load.cores = Some(others.to_vec());
     }
-    let terms = |verify| {
-        Arc::new(Terms {
-            protocol: bench.protocol,
-            items: bench.workload.items(),
-            verify,
-        })
-    };
     let mut subjects = Vec::new();
     for (text, pid) in [(Some(&bench.server), bench.pid), (bench.vs.as_ref(), None)] {
         if let Some(text) = text {
             let cores = server_cores.as_deref();
-            subjects.push(Subject::open(
-                text,
-                pid,
-                (bench.listen, cores),
-                terms(bench.verify),
-                load.timeout,
-            )?);
+            subjects.push(Subject::open(text, pid, cores, bench)?);
         }
     }
     if let [first, second] = &mut subjects[..]
@@ -126,46 +114,58 @@ pub(super) fn prepare(bench: &Bench) -> Result<(Vec<Subject>, Load), String> {
         let (address, whose) = started.map_err(|why| format!("--floor: {why}"))?;
         subjects.push(Subject {
             name: "floor".to_owned(),
-            address,
+            route: Route { address, tls: None },
             whose: Some(whose),
-            terms: terms(false),
+            terms: terms(bench, false),
             _server: None,
         });
     }
     Ok((subjects, load))
 }
 
+fn terms(bench: &Bench, verify: bool) -> Arc<Terms> {
+    Arc::new(Terms {
+        protocol: bench.protocol,
+        items: bench.workload.items(),
+        verify,
+    })
+}
+
 impl Subject {
-    fn open(
-        text: &str,
-        pid: Option<u32>,
-        (listen, cores): (Listen, Option<&[usize]>),
-        terms: Arc<Terms>,
-        patience: Duration,
-    ) -> Result<Subject, String> {
-        let subject = |name: String, address, whose, server| Subject {
-            name,
-            address,
-            whose,
-            terms,
-            _server: server,
+    fn open(text: &str, pid: Option<u32>, cores: Option<&[usize]>, bench: &Bench) -> Result<Subject, String> {
+        let tls = match &bench.tls {
+            None => None,
+            Some((client, Some(_))) => Some(client.clone()),
+            Some((client, None)) => Some(client.named(host_of(text)).map_err(|why| why.to_string())?),
         };
+        let terms = terms(bench, bench.verify);
         if is_command(text) {
-            let server = Server::start(text, listen, cores)?;
+            let server = Server::start(text, bench.listen, cores)?;
             let program = text.split_whitespace().next().unwrap_or_default();
             let name = Path::new(program).file_name().unwrap_or_default();
             let address = server.address().clone();
-            let whose = Some(server.whose());
-            return Ok(subject(
-                name.to_string_lossy().into_owned(),
-                address,
-                whose,
-                Some(server),
-            ));
+            return Ok(Subject {
+                name: name.to_string_lossy().into_owned(),
+                route: Route { address, tls },
+                whose: Some(server.whose()),
+                terms,
+                _server: Some(server),
+            });
         }
         let address = Address::parse(text)?;
-        let pid = pid.or_else(|| pid_of(text, &address, patience));
-        Ok(subject(text.to_owned(), address, pid.map(Whose::Process), None))
+        let ask = || match tls {
+            // The way to ask is not encrypted.
+            Some(_) => None,
+            None => pid_of(text, &address, bench.load.timeout),
+        };
+        let pid = pid.or_else(ask);
+        Ok(Subject {
+            name: text.to_owned(),
+            route: Route { address, tls },
+            whose: pid.map(Whose::Process),
+            terms,
+            _server: None,
+        })
     }
 }
 
@@ -200,6 +200,7 @@ pub(super) fn fill(
     let load = Load {
         pipeline: fits.clamp(1, FILL_PIPELINE),
         noreply: false,
+        reconnect: false,
         rate: None,
         ..load.clone()
     };
@@ -238,7 +239,7 @@ pub(super) fn measure(
         last = (progress.requests, progress.elapsed);
     };
     let measured = run_load(
-        &subject.address,
+        &subject.route,
         subject.whose,
         &subject.terms,
         &phase.plan,
@@ -269,6 +270,18 @@ pub(super) fn faults_of(title: &str, phase: &Phase, measured: &Measured) -> Vec<
         faults.push(format!(
             "{title}: {} gets found nothing where all must",
             tally.misses
+        ));
+    } else if phase.expect_hits && phase.is_counted && tally.hits != phase.plan.requests {
+        faults.push(format!(
+            "{title}: {} hits where there must be {}",
+            tally.hits, phase.plan.requests
+        ));
+    }
+    let answered = tally.requests - tally.refills;
+    if phase.is_counted && answered != phase.plan.requests {
+        faults.push(format!(
+            "{title}: {answered} requests were answered of {}",
+            phase.plan.requests
         ));
     }
     faults

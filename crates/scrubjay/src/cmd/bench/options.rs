@@ -10,8 +10,10 @@ use scrubjay_load::item::Amount;
 use scrubjay_load::run::Load;
 use scrubjay_load::server::Listen;
 use scrubjay_load::source::{Mix, Popularity, Shape};
+use scrubjay_tls::Client;
 
-use super::workload::Workload;
+use super::tls;
+use super::workload::{self, Workload};
 
 /// Rounds when several servers take turns.
 const ROUNDS_OF_SEVERAL: u64 = 5;
@@ -24,6 +26,9 @@ const TTL_MAX: u32 = 60 * 60 * 24 * 30;
 
 /// Longest value that servers can be told to take.
 const VALUE_LEN_MAX: u32 = 1 << 30;
+
+/// Most requests a second that can be asked for.
+const RATE_MAX: f64 = 1e9;
 
 const PROTOCOLS: &[(&str, Protocol)] = &[
     ("text", Protocol::Text),
@@ -41,6 +46,8 @@ pub(super) struct Bench {
     pub(super) floor: bool,
     pub(super) pid: Option<u32>,
     pub(super) listen: Listen,
+    /// How to encrypt, and the name to expect of every server.
+    pub(super) tls: Option<(Client, Option<String>)>,
     pub(super) pin: bool,
     pub(super) rounds: usize,
     pub(super) protocol: Protocol,
@@ -48,6 +55,8 @@ pub(super) struct Bench {
     pub(super) load: Load,
     pub(super) fill: bool,
     pub(super) workload: Workload,
+    /// Requests a second of each connection, one rate after the other.
+    pub(super) rates: Option<Vec<f64>>,
     /// Milliseconds of p99 that the knee of a sweep must keep.
     pub(super) target_p99_ms: f64,
     pub(super) svg: Option<PathBuf>,
@@ -66,14 +75,21 @@ fn named<What: Copy>(table: &[(&str, What)], name: &str) -> Option<What> {
 pub fn command() -> Command {
     Command::new("bench")
         .about("Put load on a memcached-protocol server and measure throughput, latency and what it costs the server")
-        .args(server_args())
-        .args(load_args())
-        .args(workload_args())
-        .args(result_args())
-        .after_help(
-            "Several rounds and servers take turns; medians are printed. Exit status: 0 all as it must be, 1 wrong or missing \
-             replies or errors, 2 a server or the input cannot be used.",
-        )
+        .args(under("Servers", server_args()))
+        .args(under("Load", load_args()))
+        .args(under("Workload", workload_args()))
+        .args(under("Encryption", tls::args()))
+        .args(under("Results", result_args()))
+        .after_help(format!("Workloads:\n{}\n{AFTER_HELP}", workload::table()))
+}
+
+const AFTER_HELP: &str = "\
+The value of a key follows from the key, so each that comes back is compared with what it must be.
+Several rounds and servers take turns; medians are printed.
+Exit status: 0 all as it must be, 1 wrong or missing replies or errors, 2 a server or the input cannot be used.";
+
+fn under(heading: &'static str, args: Vec<Arg>) -> impl Iterator<Item = Arg> {
+    args.into_iter().map(move |arg| arg.help_heading(heading))
 }
 
 fn number(name: &'static str, range: std::ops::RangeInclusive<u64>, help: &'static str) -> Arg {
@@ -126,6 +142,7 @@ fn load_args() -> Vec<Arg> {
         number("connections", 1..=100_000, "Connections of all threads together [default: 32]"),
         number("pipeline", 1..=10_000, "Requests in flight on a connection").default_value("1"),
         number("multiget", 1..=1000, "Keys of a get").default_value("1"),
+        flag("connect", "Open a connection for every request, or for --pipeline of them, and close it after the reply; latency counts from opening"),
         text("rate", "N", "Requests a second, each at its moment, from which its latency counts [default: as fast as it goes]")
             .value_parser(value_parser!(f64)),
         number("requests", 1..=u64::MAX, "Stop after this many requests"),
@@ -140,9 +157,14 @@ fn workload_args() -> Vec<Arg> {
         text(
             "workload",
             "NAME",
-            "article-test1[:FACTOR], article-test2[:FACTOR] or queue; twitter:cluster1 to twitter:cluster54; or a file of \
-             workload tables. Other options change it",
+            "One of those below, twitter:cluster1 to twitter:cluster54, or a file of workload tables. Other options change it",
         ),
+        text(
+            "scale",
+            "FACTOR",
+            "So many times the workload's keys [default: 1]",
+        )
+        .value_parser(value_parser!(f64)),
         number("keys", 1..=10_000_000_000, "Keys [default: 10000]"),
         number("key-size", 1..=250, "Bytes of a key [default: 11]"),
         text(
@@ -166,6 +188,7 @@ fn workload_args() -> Vec<Arg> {
             "Seconds of life of an item; 0: for ever [default: 0]",
         ),
         flag("noreply", "Stores are not answered one by one"),
+        flag("refill", "Store what a get does not find, on the same connection"),
         flag("fill", "Store every key first"),
         number("seed", 0..=u64::MAX, "Seed of what is drawn").default_value("1"),
         flag("expect-hits", "Fail if a get finds nothing"),
@@ -178,6 +201,18 @@ fn result_args() -> Vec<Arg> {
         flag(
             "sweep",
             "Rates in steps up to what the server can do: latency by throughput, and the knee",
+        ),
+        text(
+            "rates",
+            "N,N,...",
+            "Latency at these requests a second of each connection, one rate after the other",
+        )
+        .value_delimiter(',')
+        .value_parser(value_parser!(f64))
+        .conflicts_with_all(["sweep", "rate"]),
+        flag(
+            "syscalls",
+            "Count the system calls of servers on this machine; needs root, and slows them",
         ),
         text(
             "target-p99",
@@ -212,6 +247,7 @@ impl Bench {
             listen: text("listen")
                 .and_then(|name| named(LISTENS, &name))
                 .unwrap_or(Listen::Tcp),
+            tls: tls::read(matches)?,
             pin: matches.get_flag("pin"),
             rounds: number("rounds").unwrap_or(default_rounds) as usize,
             protocol: text("protocol")
@@ -221,6 +257,7 @@ impl Bench {
             load: read_load(matches, &workload)?,
             fill: matches.get_flag("fill"),
             workload,
+            rates: read_rates(matches)?,
             target_p99_ms: positive(matches, "target-p99")?.unwrap_or_default(),
             svg: matches.get_one::<PathBuf>("svg").cloned(),
             json: matches.get_flag("json"),
@@ -253,6 +290,15 @@ impl Bench {
         if uses_udp && (self.workload.mix != Mix::GETS || self.fill || self.workload.is_phased()) {
             return Err("over UDP there are gets only; fill the server over TCP in a run before".to_owned());
         }
+        if uses_udp && (self.tls.is_some() || load.reconnect || load.refill) {
+            return Err("over UDP there is no --tls, --connect or --refill".to_owned());
+        }
+        if load.reconnect && load.pipeline > 1 && (load.rate.is_some() || self.rates.is_some()) {
+            return Err(format!(
+                "--pipeline {}: with --connect at a rate, each request has a connection of its own",
+                load.pipeline
+            ));
+        }
         if uses_udp && load.pipeline > 1 {
             return Err(format!(
                 "--pipeline {}: over UDP one request is in flight at a time",
@@ -277,10 +323,13 @@ fn read_load(matches: &ArgMatches, workload: &Workload) -> Result<Load, String> 
         connections: connections as usize,
         pipeline: number("pipeline").unwrap_or(1) as usize,
         noreply: matches.get_flag("noreply"),
+        refill: matches.get_flag("refill") || workload.refill,
+        reconnect: matches.get_flag("connect"),
         rate: positive(matches, "rate")?,
         duration,
         warmup: secs("warmup")?.unwrap_or_default(),
         timeout: secs("timeout")?.unwrap_or_default(),
+        counts_syscalls: matches.get_flag("syscalls"),
         cores: None,
     })
 }
@@ -294,6 +343,9 @@ fn read_workload(matches: &ArgMatches) -> Result<Workload, String> {
     };
     if let Some(keys) = number("keys") {
         workload.keys = keys;
+    }
+    if let Some(&factor) = matches.get_one::<f64>("scale") {
+        workload.scale(factor)?;
     }
     if let Some(len) = number("key-size") {
         workload.set_key_len(len as u32)?;
@@ -327,6 +379,19 @@ fn read_workload(matches: &ArgMatches) -> Result<Workload, String> {
     Ok(workload)
 }
 
+fn read_rates(matches: &ArgMatches) -> Result<Option<Vec<f64>>, String> {
+    let Some(rates) = matches.get_many::<f64>("rates") else {
+        return Ok(None);
+    };
+    let rates: Vec<f64> = rates.copied().collect();
+    match rates.iter().find(|rate| !(**rate > 0.0 && **rate <= RATE_MAX)) {
+        Some(rate) => Err(format!(
+            "--rates {rate}: give numbers above 0, at most {RATE_MAX}"
+        )),
+        None => Ok(Some(rates)),
+    }
+}
+
 /// A number above 0, where `warmup` may be 0 too.
 fn positive(matches: &ArgMatches, name: &str) -> Result<Option<f64>, String> {
     // A year is longer than anybody measures, and no clock ends there.
@@ -334,7 +399,7 @@ fn positive(matches: &ArgMatches, name: &str) -> Result<Option<f64>, String> {
     let Some(&value) = matches.get_one::<f64>(name) else {
         return Ok(None);
     };
-    let max = if name == "rate" { 1e9 } else { MAX };
+    let max = if name == "rate" { RATE_MAX } else { MAX };
     let is_good = value > 0.0 || (name == "warmup" && value == 0.0);
     if !is_good || value > max {
         return Err(format!("--{name} {value}: give a number above 0, at most {max}"));
@@ -410,11 +475,8 @@ mod tests {
 
     #[test]
     fn what_is_said_changes_the_workload_that_is_named() {
-        let bench = read("--workload queue --value-size 10-20 --duration 2").expect("good");
-        assert_eq!(
-            (bench.load.connections, bench.workload.requests),
-            (8, Some(80_000))
-        );
+        let bench = read("--workload queue --value-size 10-20 --scale 0.5").expect("good");
+        assert_eq!((bench.load.connections, bench.workload.keys), (8, 40_000));
         assert_eq!(bench.workload.value_len.mean(), 15.0);
         assert_eq!(
             read("--connections 3 --workload queue")
@@ -454,7 +516,15 @@ mod tests {
         check("--popularity zipf:x", "zipf:0.99");
         check("--duration 0", "--duration 0");
         check("--rate nan", "--rate NaN");
-        check("--workload article-test1:0", "article-test1:0");
+        check("--workload article-test1 --scale 0", "--scale 0");
+        check("--rates 1,0", "--rates 0");
+        check("--rates 1,2 --rate 3", "cannot be used with");
+        check("--tls", "--tls-ca FILE or --tls-no-verify");
+        check("--tls-ca file", "--tls");
+        check("--tls --tls-ca /no/such.pem", "--tls-ca /no/such.pem: ");
+        check("--tls --tls-no-verify --tls-name a/b", "--tls-name");
+        check("--tls --tls-no-verify --server udp://127.0.0.1:1", "no --tls");
+        check("--connect --pipeline 2 --rate 5", "--pipeline 2");
         check("--workload nothing", "nothing");
         check("--key-size 3 --workload article-test1", "--key-size 3");
         check("--protocol http", "http");

@@ -15,6 +15,18 @@ const NANOS_PER_MICRO: f64 = 1e3;
 /// Every figure: its name in JSON, in the table, its decimals there, and where it comes from.
 const FIGURES: &[(&str, &str, usize, Figure)] = &[
     ("requests_per_second", "requests/s", 0, |one| Some(one.rate())),
+    ("connections_per_second", "connections opened/s", 0, |one| {
+        per_second(one.tally.connections, one)
+    }),
+    ("full_handshakes_per_second", "full handshakes/s", 0, |one| {
+        per_second(one.tally.handshakes, one)
+    }),
+    (
+        "resumed_handshakes_per_second",
+        "resumed handshakes/s",
+        0,
+        |one| per_second(one.tally.resumptions, one),
+    ),
     ("hit_ratio", "hit ratio", 4, |one| {
         share(one.tally.hits, one.tally.gets)
     }),
@@ -22,6 +34,9 @@ const FIGURES: &[(&str, &str, usize, Figure)] = &[
         share(one.tally.hit_bytes, 1 << 20)
             .map(|mib| mib / one.secs)
             .filter(|mib| *mib > 0.0)
+    }),
+    ("get_mean_us", "get mean, us", 1, |one| {
+        mean(&one.tally.get_latency)
     }),
     ("get_p50_us", "get p50, us", 1, |one| {
         at(&one.tally.get_latency, 0.5)
@@ -40,6 +55,9 @@ const FIGURES: &[(&str, &str, usize, Figure)] = &[
     }),
     ("get_max_us", "get max, us", 1, |one| {
         at(&one.tally.get_latency, 1.0)
+    }),
+    ("set_mean_us", "set mean, us", 1, |one| {
+        mean(&one.tally.other_latency)
     }),
     ("set_p50_us", "set p50, us", 1, |one| {
         at(&one.tally.other_latency, 0.5)
@@ -63,11 +81,17 @@ const FIGURES: &[(&str, &str, usize, Figure)] = &[
         let usage = one.server.as_ref()?;
         Some(share(usage.cpu_nanos_sum(), one.tally.requests)? / NANOS_PER_MICRO)
     }),
+    ("server_syscalls", "server system calls/request", 3, |one| {
+        share(one.syscalls?, one.tally.requests)
+    }),
     (
         "server_reads_writes",
         "server read+write calls/request *",
         3,
-        |one| share(one.server.as_ref()?.reads_and_writes, one.tally.requests),
+        |one| match one.syscalls {
+            Some(_) => None,
+            None => share(one.server.as_ref()?.reads_and_writes, one.tally.requests),
+        },
     ),
     (
         "server_context_switches",
@@ -94,11 +118,14 @@ const FIGURES: &[(&str, &str, usize, Figure)] = &[
     }),
 ];
 
-const NOTE: &str =
-    "* as /proc counts them: read and write, not recv and send, so of most servers the reads\n";
+const NOTE: &str = "* as /proc counts them: read and write, not recv and send, so of most servers the reads; --syscalls counts all\n";
 
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn per_second(count: u64, one: &Measured) -> Option<f64> {
+    Some(some_if_any(count)? / one.secs)
 }
 
 fn some_if_any(count: u64) -> Option<f64> {
@@ -110,12 +137,28 @@ fn at(latency: &Histogram<u64>, quantile: f64) -> Option<f64> {
     (!latency.is_empty()).then(|| latency.value_at_quantile(quantile) as f64 / NANOS_PER_MICRO)
 }
 
-/// A percentile of the gets, or of the others if there is no get, in microseconds.
-pub(super) fn latency(one: &Measured, quantile: f64) -> f64 {
-    let of_gets = at(&one.tally.get_latency, quantile);
-    of_gets
-        .or_else(|| at(&one.tally.other_latency, quantile))
-        .unwrap_or_default()
+/// The mean in microseconds, if anything was recorded.
+fn mean(latency: &Histogram<u64>) -> Option<f64> {
+    (!latency.is_empty()).then(|| latency.mean() / NANOS_PER_MICRO)
+}
+
+/// Mean and percentiles that are told of a step.
+pub(super) const LATENCIES: [&str; 5] = ["mean", "p50", "p99", "p99.9", "max"];
+
+/// Where the median is among them.
+pub(super) const P50: usize = 1;
+
+/// Where the one is that a knee goes by.
+pub(super) const P99: usize = 2;
+
+/// [`LATENCIES`] in microseconds, of the gets and of the others, as far as there were any.
+pub(super) fn latencies(one: &Measured) -> Vec<(&'static str, [f64; 5])> {
+    let kinds = [("get", &one.tally.get_latency), ("set", &one.tally.other_latency)];
+    let of = |(name, latency)| {
+        let at = |quantile| at(latency, quantile);
+        Some((name, [mean(latency)?, at(0.5)?, at(0.99)?, at(0.999)?, at(1.0)?]))
+    };
+    kinds.into_iter().filter_map(of).collect()
 }
 
 fn median(rounds: &[Measured], figure: Figure) -> Option<f64> {

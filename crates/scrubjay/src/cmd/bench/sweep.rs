@@ -1,5 +1,5 @@
-//! Latency by throughput: what the server can do as fast as it goes, then rates in steps up to that and beyond, until it does
-//! not keep up.
+//! Latency by throughput, at rates that were asked for; or at what the server can do as fast as it goes, then in steps up to that
+//! and beyond, until it does not keep up.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::measure::{Subject, faults_of, fill, measure, prepare};
 use super::options::Bench;
-use super::report::latency;
+use super::report::{LATENCIES, P50, P99, latencies};
 use super::workload::Phase;
 use crate::cmd::chart::{self, Axis, Chart, Series};
 use crate::cmd::lab::write_svg;
@@ -22,47 +22,52 @@ const STEPS: [u32; 18] = [
 /// Share of the asked rate below which the server does not keep up.
 const KEPT: f64 = 0.97;
 
-/// Percentiles that are told of each step.
-const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
-
-/// The one that the knee goes by.
-const P99: usize = 1;
-
 /// One rate.
 struct Step {
     asked: f64,
     reached: f64,
-    /// Microseconds, of each of [`QUANTILES`].
-    latencies: Vec<f64>,
+    /// [`LATENCIES`] in microseconds, of gets and of sets.
+    latencies: Vec<(&'static str, [f64; 5])>,
     is_bound_by_load: bool,
+}
+
+impl Step {
+    /// Of the gets, or of the others if there is no get.
+    fn latency(&self, index: usize) -> f64 {
+        self.latencies
+            .first()
+            .map_or(0.0, |(_, latencies)| latencies[index])
+    }
 }
 
 /// All rates of one server.
 struct Curve {
     server: String,
-    capacity: f64,
+    /// Requests a second as fast as it goes; none if rates were asked for.
+    capacity: Option<f64>,
     steps: Vec<Step>,
 }
 
 impl Curve {
     /// The fastest step up to which all keep p99 below so many microseconds.
     fn knee(&self, target_us: f64) -> Option<&Step> {
-        let keeps = |step: &&Step| step.latencies[P99] <= target_us && step.reached >= step.asked * KEPT;
+        let keeps = |step: &&Step| step.latency(P99) <= target_us && step.reached >= step.asked * KEPT;
         self.steps.iter().take_while(keeps).last()
     }
 }
 
-/// Sweeps each server, prints the table and writes the chart. Returns what was at fault.
+/// Measures each server, prints the table and writes the chart. Returns what was at fault.
 pub(super) fn run(bench: &Bench) -> Result<Vec<String>, String> {
     let phases = bench.workload.phases();
     let [phase] = &phases[..] else {
         return Err(
-            "--sweep is for a workload of one phase, and this one stores and then gets every key".to_owned(),
+            "--sweep and --rates are for a workload of one phase, and this one stores and then gets every key"
+                .to_owned(),
         );
     };
     if bench.load.rate.is_some() || bench.load.noreply || bench.workload.requests.is_some() {
         return Err(
-            "--sweep chooses rates itself, for --duration each: leave out --rate, --requests and --noreply"
+            "--sweep and --rates say what is asked, for --duration each: leave out --rate, --requests and --noreply"
                 .to_owned(),
         );
     }
@@ -75,7 +80,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<String>, String> {
         if bench.fill {
             fill(bench, subject, &load, &mut faults)?;
         }
-        curves.push(sweep(subject, phase, &load, &mut faults)?);
+        curves.push(sweep(bench, subject, phase, &load, &mut faults)?);
     }
     let target_us = bench.target_p99_ms * 1e3;
     let text = if bench.json {
@@ -91,33 +96,46 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<String>, String> {
     Ok(faults)
 }
 
-fn sweep(subject: &Subject, phase: &Phase, load: &Load, faults: &mut Vec<String>) -> Result<Curve, String> {
+fn sweep(
+    bench: &Bench,
+    subject: &Subject,
+    phase: &Phase,
+    load: &Load,
+    faults: &mut Vec<String>,
+) -> Result<Curve, String> {
+    let mut runs = 0;
     let mut at = |load: &Load, title: &str| -> Result<Measured, String> {
         let title = format!("{}, {title}", subject.name);
-        let measured = measure(subject, phase, load, &title)?;
+        let measured = measure(subject, &phase.of_run(runs), load, &title)?;
+        runs += 1;
         faults.extend(faults_of(&title, phase, &measured));
         Ok(measured)
     };
-    let capacity = at(load, "as fast as it goes")?.rate();
+    let capacity = match bench.rates {
+        Some(_) => None,
+        None => Some(at(load, "as fast as it goes")?.rate()),
+    };
+    let of_capacity = |percent: u32| (capacity.unwrap_or_default() * f64::from(percent) / 100.0).max(1.0);
+    let rates = match &bench.rates {
+        Some(rates) => rates.iter().map(|rate| rate * load.connections as f64).collect(),
+        None => STEPS.map(of_capacity).to_vec(),
+    };
     let mut steps = Vec::new();
-    for percent in STEPS {
-        let rate = (capacity * f64::from(percent) / 100.0).max(1.0);
+    for rate in rates {
         let load = Load {
             rate: Some(rate),
             ..load.clone()
         };
         let measured = at(&load, &format!("{rate:.0}/s"))?;
-        let reached = measured.rate();
+        let asked_for = measured.tally.requests - measured.tally.refills;
+        let reached = asked_for as f64 / measured.secs;
         steps.push(Step {
             asked: rate,
             reached,
-            latencies: QUANTILES
-                .iter()
-                .map(|(_, quantile)| latency(&measured, *quantile))
-                .collect(),
+            latencies: latencies(&measured),
             is_bound_by_load: measured.is_bound_by_load(),
         });
-        if reached < rate * KEPT {
+        if bench.rates.is_none() && reached < rate * KEPT {
             break;
         }
     }
@@ -131,32 +149,46 @@ fn sweep(subject: &Subject, phase: &Phase, load: &Load, faults: &mut Vec<String>
 fn table(curves: &[Curve], target_us: f64) -> String {
     let mut text = String::new();
     for curve in curves {
-        text += &format!(
-            "{}: {:.0} requests/s as fast as it goes\n{:>12} {:>12}",
-            curve.server, curve.capacity, "asked/s", "reached/s"
-        );
-        for (name, _) in QUANTILES {
+        text += &curve.server;
+        if let Some(capacity) = curve.capacity {
+            text += &format!(": {capacity:.0} requests/s as fast as it goes");
+        }
+        text += &format!("\n{:>12} {:>12}    ", "asked/s", "reached/s");
+        for name in LATENCIES {
             text += &format!(" {:>12}", format!("{name}, us"));
         }
         text += "\n";
         for step in &curve.steps {
-            text += &format!("{:>12.0} {:>12.0}", step.asked, step.reached);
-            for latency in &step.latencies {
-                text += &format!(" {latency:>12.1}");
-            }
-            text += if step.is_bound_by_load {
-                "  the load generator is the bottleneck\n"
-            } else {
-                "\n"
-            };
+            text += &rows(step);
         }
         text += &match curve.knee(target_us) {
+            _ if curve.capacity.is_none() => String::new(),
             Some(knee) => format!(
                 "knee: {:.0} requests/s with p99 of at most {target_us:.0} us\n",
                 knee.reached
             ),
             None => format!("knee: none; no rate keeps p99 at {target_us:.0} us, see --target-p99\n"),
         };
+    }
+    text
+}
+
+/// A row for gets and one for sets.
+fn rows(step: &Step) -> String {
+    let mut text = String::new();
+    for (index, (kind, latencies)) in step.latencies.iter().enumerate() {
+        text += &match index {
+            0 => format!("{:>12.0} {:>12.0}", step.asked, step.reached),
+            _ => format!("{:>25}", ""),
+        };
+        text += &format!(" {kind}");
+        for latency in latencies {
+            text += &format!(" {latency:>12.1}");
+        }
+        if index == 0 && step.is_bound_by_load {
+            text += "  the load generator is the bottleneck";
+        }
+        text += "\n";
     }
     text
 }
@@ -169,15 +201,17 @@ fn json_of(curves: &[Curve], target_us: f64) -> String {
                 .steps
                 .iter()
                 .map(|step| {
-                    json!({
+                    let mut row = json!({
                         "asked": step.asked,
                         "reached": step.reached,
-                        "p50_us": step.latencies[0],
-                        "p99_us": step.latencies[P99],
-                        "p999_us": step.latencies[2],
-                        "max_us": step.latencies[3],
                         "load_is_bottleneck": step.is_bound_by_load,
-                    })
+                    });
+                    for (kind, latencies) in &step.latencies {
+                        for (name, latency) in LATENCIES.iter().zip(latencies) {
+                            row[format!("{kind}_{}_us", name.replace('.', ""))] = json!(latency);
+                        }
+                    }
+                    row
                 })
                 .collect();
             let knee = curve.knee(target_us).map(|knee| knee.reached);
@@ -190,13 +224,13 @@ fn json_of(curves: &[Curve], target_us: f64) -> String {
 /// p50 and p99 of every server over the rate that was reached.
 fn svg(curves: &[Curve]) -> String {
     let mut charts = Vec::new();
-    for (index, name) in [(P99, "p99"), (0, "p50")] {
+    for (index, name) in [(P99, "p99"), (P50, "p50")] {
         for curve in curves {
             let places = curve.steps.iter().map(|step| step.reached / 1e3).collect();
             let chart = Chart {
                 title: "latency in us from when a request was due, by requests answered a second",
                 axis: Axis::Places(places, "k/s"),
-                values: curve.steps.iter().map(|step| step.latencies[index]).collect(),
+                values: curve.steps.iter().map(|step| step.latency(index)).collect(),
             };
             charts.push((format!("{}, {name}", curve.server), chart));
         }
@@ -216,12 +250,12 @@ mod tests {
         let step = |(at, p99): (usize, &f64)| Step {
             asked: (at + 1) as f64 * 1000.0,
             reached: (at + 1) as f64 * 1000.0,
-            latencies: vec![10.0, *p99, 2000.0, 3000.0],
+            latencies: vec![("get", [12.0, 10.0, *p99, 2000.0, 3000.0])],
             is_bound_by_load: false,
         };
         Curve {
             server: "a".to_owned(),
-            capacity: 5000.0,
+            capacity: Some(5000.0),
             steps: p99s.iter().enumerate().map(step).collect(),
         }
     }

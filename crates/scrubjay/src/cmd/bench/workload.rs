@@ -19,8 +19,20 @@ pub(super) struct Workload {
     pub(super) requests: Option<u64>,
     pub(super) seed: u64,
     pub(super) expect_hits: bool,
-    /// Store every key, then get every key, in place of the mix.
-    each_twice: bool,
+    /// What a get did not find is stored.
+    pub(super) refill: bool,
+    steps: Steps,
+}
+
+/// In which order keys are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Steps {
+    /// By the mix, drawn by popularity.
+    Mixed,
+    /// Each is stored, then each is got.
+    SetThenGet,
+    /// Each is got once, in vain, and then stored.
+    Refill,
 }
 
 impl Default for Workload {
@@ -39,9 +51,92 @@ impl Default for Workload {
             requests: None,
             seed: 1,
             expect_hits: false,
-            each_twice: false,
+            refill: false,
+            steps: Steps::Mixed,
         }
     }
+}
+
+/// A workload that has a name.
+struct Named {
+    name: &'static str,
+    about: &'static str,
+    keys: u64,
+    /// 0: as many digits as the number has.
+    key_len: u32,
+    value_len: u32,
+    connections: u64,
+    steps: Steps,
+    expect_hits: bool,
+}
+
+/// All of them; options, help and documents go by this table.
+const NAMED: &[Named] = &[
+    Named {
+        name: "article-test1",
+        about: "5,000,000 keys \"1\", \"2\" ..., 100 bytes each: all set, then all got; all must hit",
+        keys: 5_000_000,
+        key_len: 0,
+        value_len: 100,
+        connections: 16,
+        steps: Steps::SetThenGet,
+        expect_hits: true,
+    },
+    Named {
+        name: "article-test2",
+        about: "500,000 such keys, 20,000 bytes each, 10 GB in all: all set, then all got",
+        keys: 500_000,
+        key_len: 0,
+        value_len: 20_000,
+        connections: 16,
+        steps: Steps::SetThenGet,
+        expect_hits: false,
+    },
+    Named {
+        name: "queue",
+        about: "80,000 keys of 16 bytes, 100 bytes each, 8 connections: set, then got; all must hit",
+        keys: 80_000,
+        key_len: 16,
+        value_len: 100,
+        connections: 8,
+        steps: Steps::SetThenGet,
+        expect_hits: true,
+    },
+    Named {
+        name: "delay",
+        about: "1 connection asks for keys that are new and stores 10 KiB for each; for --rates",
+        keys: 1_000_000_000,
+        key_len: 16,
+        value_len: 10 << 10,
+        connections: 1,
+        steps: Steps::Refill,
+        expect_hits: false,
+    },
+];
+
+impl Named {
+    fn workload(&self) -> Workload {
+        Workload {
+            first_key: 1,
+            keys: self.keys,
+            prefix: "",
+            key_len: Amount::Fixed(self.key_len),
+            value_len: Amount::Fixed(self.value_len),
+            connections: self.connections,
+            steps: self.steps,
+            expect_hits: self.expect_hits,
+            refill: self.steps == Steps::Refill,
+            ..Workload::default()
+        }
+    }
+}
+
+/// All named workloads, a line each.
+pub(super) fn table() -> String {
+    NAMED
+        .iter()
+        .map(|named| format!("  {:<14} {}\n", named.name, named.about))
+        .collect()
 }
 
 /// A part of a workload that is measured by itself.
@@ -53,53 +148,48 @@ pub(super) struct Phase {
     pub(super) expect_hits: bool,
     /// Whether it ends when its requests are done, not by time.
     pub(super) is_counted: bool,
+    /// Whether each run takes keys of its own.
+    renews_keys: bool,
+}
+
+impl Phase {
+    /// The same as run for that many times before.
+    pub(super) fn of_run(&self, number: usize) -> Phase {
+        let mut phase = self.clone();
+        if self.renews_keys {
+            phase.plan.first_key += self.plan.keys * number as u64;
+        }
+        phase
+    }
 }
 
 impl Workload {
     /// The workload of that name. An error says which there are.
     pub(super) fn named(name: &str) -> Result<Workload, String> {
-        let (base, factor) = name.split_once(':').unwrap_or((name, "1"));
-        let scaled = |keys: f64| {
-            let factor = factor
-                .parse::<f64>()
-                .ok()
-                .filter(|factor| (1e-6..=1e3).contains(factor));
-            factor
-                .map(|factor| ((keys * factor) as u64).max(1))
-                .ok_or_else(|| format!("--workload {name}: give a factor from 0.000001 to 1000"))
-        };
-        // Their keys are decimal numbers from 1 on.
-        let article = |keys, value_len, expect_hits| Workload {
-            first_key: 1,
-            keys,
-            prefix: "",
-            key_len: Amount::Fixed(0),
-            value_len: Amount::Fixed(value_len),
-            connections: 16,
-            expect_hits,
-            each_twice: true,
-            ..Workload::default()
-        };
-        match base {
-            "article-test1" => Ok(article(scaled(5e6)?, 100, true)),
-            // It is made to be larger than memory.
-            "article-test2" => Ok(article(scaled(5e5)?, 20_000, false)),
-            "queue" => Ok(Workload {
-                key_len: Amount::Fixed(16),
-                mix: Mix::SETS,
-                connections: 8,
-                requests: Some(80_000),
-                ..Workload::default()
-            }),
-            _ if base == "twitter" || name.contains('/') || name.contains('.') => {
-                let shape = Shape::open(name).map_err(|why| format!("--workload {why}"))?;
-                Ok(Workload::of_shape(shape))
-            }
-            _ => Err(format!(
-                "--workload {name} is not known; there are article-test1, article-test2, queue, twitter:cluster1 to \
-                 twitter:cluster54, and files of tables"
-            )),
+        if let Some(named) = NAMED.iter().find(|named| named.name == name) {
+            return Ok(named.workload());
         }
+        if !name.starts_with("twitter") && !name.contains(['/', '.']) {
+            let names: Vec<_> = NAMED.iter().map(|named| named.name).collect();
+            return Err(format!(
+                "--workload {name} is not known; there are {}, twitter:cluster1 to twitter:cluster54, and files of tables",
+                names.join(", ")
+            ));
+        }
+        let shape = Shape::open(name).map_err(|why| format!("--workload {why}"))?;
+        Ok(Workload::of_shape(shape))
+    }
+
+    /// So many times the keys. What comes to none or more than can be counted is refused.
+    pub(super) fn scale(&mut self, factor: f64) -> Result<(), String> {
+        if !(1e-9..=1e3).contains(&factor) || self.keys as f64 * factor < 1.0 {
+            return Err(format!(
+                "--scale {factor}: give a factor up to 1000 that leaves one of {} keys",
+                self.keys
+            ));
+        }
+        self.keys = (self.keys as f64 * factor) as u64;
+        Ok(())
     }
 
     fn of_shape(shape: Shape) -> Workload {
@@ -143,7 +233,7 @@ impl Workload {
 
     /// Whether it has phases of its own in place of a mix.
     pub(super) fn is_phased(&self) -> bool {
-        self.each_twice
+        self.steps == Steps::SetThenGet
     }
 
     /// What belongs to its keys.
@@ -176,17 +266,19 @@ impl Workload {
             plan: self.each(Mix::SETS),
             expect_hits: false,
             is_counted: true,
+            renews_keys: false,
         }
     }
 
     /// What is measured, in order.
     pub(super) fn phases(&self) -> Vec<Phase> {
-        if self.each_twice {
+        if self.is_phased() {
             let get = Phase {
                 title: "get",
                 plan: self.each(Mix::GETS),
                 expect_hits: self.expect_hits,
                 is_counted: true,
+                renews_keys: false,
             };
             let set = Phase {
                 title: "set",
@@ -199,8 +291,13 @@ impl Workload {
             Mix { get, delete, .. } if get + delete == 0.0 => "set",
             _ => "mix",
         };
+        let title = if self.refill { "get, set if absent" } else { title };
+        let order = match self.steps {
+            Steps::Refill => Order::Each,
+            Steps::Mixed | Steps::SetThenGet => Order::Drawn(self.popularity.clone()),
+        };
         let plan = Plan {
-            order: Order::Drawn(self.popularity.clone()),
+            order,
             requests: self.requests.unwrap_or(u64::MAX),
             ..self.each(self.mix)
         };
@@ -209,6 +306,7 @@ impl Workload {
             plan,
             expect_hits: self.expect_hits,
             is_counted: false,
+            renews_keys: self.steps == Steps::Refill,
         }]
     }
 }

@@ -332,7 +332,8 @@ fn feed(
         if let Some(pace) = &mut pace
             && let Some(early) = pace.early(request.time)
         {
-            for (sender, parcel) in senders.iter().zip(&mut parcels) {
+            let waiting = senders.iter().zip(&mut parcels);
+            for (sender, parcel) in waiting.filter(|(_, parcel)| !parcel.is_empty()) {
                 if sender.send(std::mem::take(parcel)).is_err() {
                     return Ok(());
                 }
