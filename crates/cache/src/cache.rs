@@ -606,6 +606,12 @@ impl Cache {
 
     /// Counts an item that no slot points at any more, and its bytes as dead.
     pub(crate) fn bury(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
+        self.note_gone(turn, entry, cause);
+        self.count_dead(entry.location, entry.item.len(), entry.item.deadline());
+    }
+
+    /// As `bury`, but its bytes, those of its pieces left out, are counted by the caller.
+    pub(crate) fn note_gone(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
         let (tally, item) = (turn.tally, entry.item);
         let bytes = self.whole_len(item) as u64;
         tally.removed(cause).add(1);
@@ -631,11 +637,9 @@ impl Cache {
                 _ => {}
             }
         }
-        let deadline = item.deadline();
-        self.count_dead(entry.location, item.len(), deadline);
         if item.is_chained() {
             for piece in item.pieces() {
-                self.count_dead(piece.location, PIECE_HEADER + piece.len, deadline);
+                self.count_dead(piece.location, PIECE_HEADER + piece.len, item.deadline());
             }
         }
     }

@@ -80,6 +80,13 @@ impl KeyHash {
         ((self.0 >> 16) & ((1 << TAG_BITS) - 1)) as u16
     }
 
+    /// What stands in a slot of an overflow line instead of the tag: the home line and a bit of the tag, so that nobody has to
+    /// look at an item to know whose it is.
+    #[inline]
+    fn overflow_tag(self) -> u16 {
+        (self.home() as u16) << 1 | self.tag() & 1
+    }
+
     /// Some hash that has its place there; the key's own may be another.
     fn placed(page: usize, pages: usize, home: usize, tag: u16) -> KeyHash {
         let high = ((page as u64) << 32).div_ceil(pages as u64);
@@ -87,6 +94,13 @@ impl KeyHash {
         KeyHash(high << 32 | u64::from(tag) << 16 | low)
     }
 }
+
+/// The home line that a slot of an overflow line belongs to.
+fn overflow_home(slot: Slot) -> usize {
+    usize::from(slot.tag >> 1)
+}
+
+const _: () = assert!(HOME_LINES << 1 <= 1 << TAG_BITS);
 
 /// Which extent holds the table, how many pages it has, and how many the table has that it is being moved to (0: none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,6 +289,15 @@ impl Index {
     pub(crate) fn prefetch(&self, heap: &Heap, hash: KeyHash) {
         let (page, _) = self.page_of(heap, hash);
         heap.prefetch_line(&page[hash.home()]);
+    }
+
+    /// Hints the processor to fetch the overflow lines that `hash`'s home line, fetched before, speaks of.
+    #[inline]
+    pub(crate) fn prefetch_overflow(&self, heap: &Heap, hash: KeyHash) {
+        let (page, _) = self.page_of(heap, hash);
+        for number in overflow_lines(page[hash.home()].overflow_hint()) {
+            heap.prefetch_line(&page[HOME_LINES + number]);
+        }
     }
 
     /// Hints the processor to fetch the items in `hash`'s home line that may be the one.
@@ -549,11 +572,8 @@ impl Index {
                 .lock()
                 .expect("overflow lines are never marked as moved");
             let slots = line.line().slots();
-            let mine = slots
-                .map(|(slot_index, slot)| (slot_index, slot, self.slot_hash(heap, slot)))
-                .filter(|(.., hash)| hash.home() == home_number);
-            for (slot_index, slot, hash) in mine {
-                self.insert_moved(heap, geometry, hash, slot, pushed_out);
+            for (slot_index, slot) in slots.filter(|(_, slot)| overflow_home(*slot) == home_number) {
+                self.insert_moved(heap, geometry, self.slot_hash(heap, slot), slot, pushed_out);
                 overflow.push((number, slot_index));
             }
         }
@@ -617,7 +637,7 @@ impl Index {
                 0
             };
             for number in skip..pages {
-                for line in heap.page(extent, number) {
+                for (line_number, line) in heap.page(extent, number).iter().enumerate() {
                     assert!(
                         !line.is_busy(),
                         "a line is locked or changing while everything is quiet"
@@ -625,7 +645,11 @@ impl Index {
                     for (_, slot) in line.slots() {
                         let item = heap.item(slot.location);
                         let hash = self.hash(item.key());
-                        assert_eq!(hash.tag(), slot.tag, "a slot's tag is its key's");
+                        let tag = match line_number {
+                            ..HOME_LINES => hash.tag(),
+                            _ => hash.overflow_tag(),
+                        };
+                        assert_eq!(tag, slot.tag, "a slot's tag is its key's");
                         let expected = if extent == geometry.extent {
                             hash.page(geometry.pages)
                         } else {
@@ -681,7 +705,7 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
     for number in overflow_lines(seen.overflow()) {
         let line = &page[HOME_LINES + number];
         let line_seen = line.read();
-        for (slot_index, slot) in line.matches(tag) {
+        for (slot_index, slot) in line.matches(hash.overflow_tag()) {
             if !line.unchanged(line_seen) {
                 return Look::Changed;
             }
@@ -728,12 +752,12 @@ impl<'a> Locked<'a> {
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
-        let tag = self.hash.tag();
         let (page, heap) = (self.page, self.heap);
+        let tag = self.hash.overflow_tag();
         let home = self
             .home
             .line()
-            .matches(tag)
+            .matches(self.hash.tag())
             .map(|(slot_index, slot)| (Place::Home, slot_index, slot));
         let overflow = overflow_lines(self.home.overflow()).flat_map(move |number| {
             let line = &page[HOME_LINES + number];
@@ -761,17 +785,17 @@ impl<'a> Locked<'a> {
         })
     }
 
-    fn slot(&self, location: Location, heat: Heat) -> Slot {
-        Slot {
-            location,
-            tag: self.hash.tag(),
-            heat,
-        }
+    fn slot(&self, place: Place, location: Location, heat: Heat) -> Slot {
+        let tag = match place {
+            Place::Home => self.hash.tag(),
+            Place::Overflow(_) => self.hash.overflow_tag(),
+        };
+        Slot { location, tag, heat }
     }
 
     /// Points the key's slot at another item.
     pub(crate) fn replace(&mut self, entry: &Entry<'_>, location: Location, heat: Heat) {
-        let slot = self.slot(location, heat);
+        let slot = self.slot(entry.place, location, heat);
         match entry.place {
             Place::Home => self.home.change(|change| change.set(entry.slot_index, slot)),
             Place::Overflow(number) => {
@@ -790,8 +814,7 @@ impl<'a> Locked<'a> {
                 let mut line = self.overflow_line(number);
                 let home_number = self.hash.home();
                 let last = !line.line().slots().any(|(slot_index, slot)| {
-                    slot_index != entry.slot_index
-                        && self.index.slot_hash(self.heap, slot).home() == home_number
+                    slot_index != entry.slot_index && overflow_home(slot) == home_number
                 });
                 self.home.change(|home| {
                     line.change(|change| change.clear(entry.slot_index));
@@ -826,8 +849,8 @@ impl<'a> Locked<'a> {
     }
 
     fn try_insert(&mut self, location: Location, heat: Heat) -> bool {
-        let slot = self.slot(location, heat);
         if let Some(slot_index) = self.home.empty_slot() {
+            let slot = self.slot(Place::Home, location, heat);
             self.home.change(|change| change.set(slot_index, slot));
             return true;
         }
@@ -836,6 +859,7 @@ impl<'a> Locked<'a> {
         for number in overflow_lines(used).chain(overflow_lines(!used)) {
             let mut line = self.overflow_line(number);
             if let Some(slot_index) = line.empty_slot() {
+                let slot = self.slot(Place::Overflow(number), location, heat);
                 self.home.change(|home| {
                     line.change(|change| change.set(slot_index, slot));
                     home.set_overflow(number, true);
@@ -853,7 +877,7 @@ impl<'a> Locked<'a> {
             .slots()
             .min_by_key(|(_, slot)| slot.heat.reads())
             .expect("the line is full");
-        let slot = self.slot(location, heat);
+        let slot = self.slot(Place::Home, location, heat);
         self.home.change(|change| change.set(slot_index, slot));
         Entry {
             hash: self.index.slot_hash(self.heap, victim),

@@ -239,11 +239,16 @@ impl<'a> ItemRef<'a> {
         self.bytes(usize::from(offset), 1)[0]
     }
 
-    /// Little-endian number of up to 4 bytes.
+    /// Little-endian number of up to 4 bytes. One load for each width: a copy of so many bytes and a load of the copy would
+    /// wait for each other.
     fn number(&self, offset: u8, width: u8) -> u32 {
-        let mut word = [0; 4];
-        word[..usize::from(width)].copy_from_slice(self.bytes(usize::from(offset), usize::from(width)));
-        u32::from_le_bytes(word)
+        match *self.bytes(usize::from(offset), usize::from(width)) {
+            [] => 0,
+            [low] => u32::from(low),
+            [low, high] => u32::from(u16::from_le_bytes([low, high])),
+            [low, middle, high] => u32::from_le_bytes([low, middle, high, 0]),
+            [a, b, c, d, ..] => u32::from_le_bytes([a, b, c, d]),
+        }
     }
 
     fn shape(&self) -> Shape {

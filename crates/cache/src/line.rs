@@ -262,6 +262,11 @@ impl Line {
         }
     }
 
+    /// Which overflow lines held keys of this home line at some moment: good enough to fetch them.
+    pub(crate) fn overflow_hint(&self) -> u32 {
+        self.header.load(Ordering::Relaxed) & OVERFLOW_MASK
+    }
+
     /// Whether somebody holds the lock; for audits of a quiet table.
     pub(crate) fn is_busy(&self) -> bool {
         self.header.load(Ordering::Relaxed) & (LOCKED | VERSION_ONE) != 0
