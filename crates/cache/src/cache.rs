@@ -606,14 +606,14 @@ impl Cache {
 
     /// Counts an item that no slot points at any more, and its bytes as dead.
     pub(crate) fn bury(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
-        self.note_gone(turn, entry, cause);
+        let bytes = self.whole_len(entry.item) as u64;
+        self.note_gone(turn, entry, cause, bytes);
         self.count_dead(entry.location, entry.item.len(), entry.item.deadline());
     }
 
-    /// As `bury`, but its bytes, those of its pieces left out, are counted by the caller.
-    pub(crate) fn note_gone(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
+    /// As `bury` of an item that has so many bytes with all its pieces, but its own are counted as dead by the caller.
+    pub(crate) fn note_gone(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause, bytes: u64) {
         let (tally, item) = (turn.tally, entry.item);
-        let bytes = self.whole_len(item) as u64;
         tally.removed(cause).add(1);
         tally.removed_bytes.add(bytes);
         // A key whose version was replaced is not gone.
@@ -696,11 +696,13 @@ impl Cache {
         self.pool.lock().free_retired(&self.heap, &self.epochs);
         self.lower_to_limit(&turn, &mut reclaimer);
         drop(reclaimer);
-        let resizing = self.step_index(&turn, PAGES_PER_MAINTENANCE);
+        // When a crowd dies, the index shrinks after it, and moves only what is left.
+        let crowd = drained == DRAINS_PER_MAINTENANCE;
+        let resizing = !crowd && self.step_index(&turn, PAGES_PER_MAINTENANCE);
         self.end_finished_flush();
         self.epochs.sleep(member);
         self.take_huge_pages(now);
-        drained == DRAINS_PER_MAINTENANCE || resizing
+        crowd || resizing
     }
 
     /// Moves some pages of the index if a resize is due; returns whether more is to do.

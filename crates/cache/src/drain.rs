@@ -8,15 +8,15 @@ use scrubjay_base::sync::whole::Ordering;
 use crate::api::Cause;
 use crate::cache::Cache;
 use crate::eviction::Place;
-use crate::index::{Entry, KeyHash};
-use crate::item::{Header, ItemRef, PIECE_HEADER, Piece, Room, ValueShape};
+use crate::index::{Entry, HomePage, KeyHash};
+use crate::item::{Header, ItemRef, Kind, PIECE_HEADER, Piece, Room, ValueShape};
 use crate::line::{Heat, Location};
 use crate::reclaim::Reclaimer;
 use crate::segment::{SegmentHeader, SegmentId, SegmentState, Walk};
 use crate::worker::Turn;
 
 /// Items ahead of the one being worked on whose lines of index and ledger are fetched.
-const LOOK_AHEAD: usize = 24;
+const LOOK_AHEAD: usize = 32;
 
 /// Items ahead of it whose lines of the index have come, so that they tell which overflow lines to fetch.
 const LOOK_AHEAD_OVERFLOW: usize = 8;
@@ -43,7 +43,15 @@ struct Drain<'a> {
 }
 
 /// What the walk came to, some steps before it is worked on.
-type Ahead<'a> = (Location, ItemRef<'a>, KeyHash);
+#[derive(Clone, Copy)]
+struct Ahead<'a> {
+    location: Location,
+    item: ItemRef<'a>,
+    kind: Kind,
+    len: usize,
+    hash: KeyHash,
+    home: HomePage<'a>,
+}
 
 impl Cache {
     /// Empties a sealed segment and retires it.
@@ -96,45 +104,49 @@ impl<'a> Drain<'a> {
         // The rest of the walk, then a round more for what is still ahead.
         let mut left = LOOK_AHEAD;
         while left > 0 {
-            let next = walk.next().map(|(location, item)| {
-                let hash = self.hash_of(item);
-                cache.index.prefetch(&cache.heap, hash);
+            let next = walk.next().map(|(location, item, outline)| {
+                let hash = match outline.kind {
+                    Kind::Piece => KeyHash(item.piece_owner()),
+                    _ => cache.index.hash(outline.key),
+                };
                 cache.ledger.prefetch(hash);
-                (location, item, hash)
+                Ahead {
+                    location,
+                    item,
+                    kind: outline.kind,
+                    len: outline.len,
+                    hash,
+                    home: cache.index.prefetch_home(&cache.heap, hash),
+                }
             });
             left -= usize::from(next.is_none());
             let now = std::mem::replace(&mut ahead[at], next);
             at = (at + 1) % LOOK_AHEAD;
-            if let Some((.., hash)) = ahead[(at + LOOK_AHEAD_OVERFLOW) % LOOK_AHEAD] {
-                cache.index.prefetch_overflow(&cache.heap, hash);
+            if let Some(soon) = &ahead[(at + LOOK_AHEAD_OVERFLOW) % LOOK_AHEAD] {
+                cache.index.prefetch_overflow(&cache.heap, soon.hash, soon.home);
             }
-            match now {
-                None => {}
-                Some((location, piece, _)) if piece.is_piece() => self.piece(location, piece),
-                Some((_, filler, _)) if filler.is_filler() => {}
-                Some((location, item, hash)) => self.item(location, item, hash),
+            let Some(now) = now else { continue };
+            match now.kind {
+                Kind::Inline | Kind::Chained => self.item(&now),
+                Kind::Piece => self.piece(now.location, now.item),
+                Kind::Filler => {}
             }
         }
     }
 
-    fn hash_of(&self, item: ItemRef<'_>) -> KeyHash {
-        if item.is_piece() {
-            KeyHash(item.piece_owner())
-        } else {
-            self.cache.index.hash(item.key())
-        }
-    }
-
-    fn item(&mut self, location: Location, item: ItemRef<'a>, hash: KeyHash) {
+    fn item(&mut self, now: &Ahead<'a>) {
         let (cache, turn) = (self.cache, self.turn);
-        let mut locked = cache.index.lock(&cache.heap, hash);
+        let &Ahead {
+            location, item, hash, ..
+        } = now;
+        let mut locked = cache.index.lock_at(&cache.heap, hash, now.home);
         let Some(entry) = locked.find_location(location) else {
             return;
         };
         if let Some(cause) = cache.death(location, item.deadline(), turn.tick) {
             locked.remove(&entry);
             drop(locked);
-            return self.bury(&entry, cause);
+            return self.bury(&entry, cause, now.len);
         }
         // A chained item is judged by its first piece, and its head goes along.
         let judged = !item.is_chained();
@@ -142,7 +154,7 @@ impl<'a> Drain<'a> {
             locked.remove(&entry);
             drop(locked);
             self.note_evicted(&entry);
-            return self.bury(&entry, cause);
+            return self.bury(&entry, cause, now.len);
         }
         drop(locked);
         let place = self.place_kept(&entry);
@@ -176,9 +188,15 @@ impl<'a> Drain<'a> {
 
     /// Counts an item of this segment that no slot points at any more. The segment's bins of deadlines are let be: nobody asks
     /// an empty one.
-    fn bury(&mut self, entry: &Entry<'_>, cause: Cause) {
-        self.cache.note_gone(self.turn, entry, cause);
-        self.dead += self.cache.heap.aligned(entry.item.len()) as u32;
+    fn bury(&mut self, entry: &Entry<'_>, cause: Cause, len: usize) {
+        let own = self.cache.heap.aligned(len);
+        let bytes = if entry.item.is_chained() {
+            self.cache.whole_len(entry.item)
+        } else {
+            own
+        };
+        self.cache.note_gone(self.turn, entry, cause, bytes as u64);
+        self.dead += own as u32;
     }
 
     fn note_kept(&mut self, len: usize) {
@@ -231,7 +249,7 @@ impl<'a> Drain<'a> {
             let death = self.cache.death(location, entry.item.deadline(), self.turn.tick);
             locked.remove(&entry);
             drop(locked);
-            self.bury(&entry, death.unwrap_or(Cause::Flushed));
+            self.bury(&entry, death.unwrap_or(Cause::Flushed), entry.item.len());
         }
     }
 

@@ -194,6 +194,10 @@ impl Found<'_> {
     }
 }
 
+/// The page that a home line lay in at some moment of this turn; its memory stays until the turn ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HomePage<'a>(&'a [Line; PAGE_LINES]);
+
 /// Which line of a page: the home line or an overflow line by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -291,12 +295,35 @@ impl Index {
         heap.prefetch_line(&page[hash.home()]);
     }
 
+    /// Hints the processor to fetch `hash`'s home line; where it is helps to find it again.
+    #[inline]
+    pub(crate) fn prefetch_home<'a>(&self, heap: &'a Heap, hash: KeyHash) -> HomePage<'a> {
+        let (page, _) = self.page_of(heap, hash);
+        heap.prefetch_line(&page[hash.home()]);
+        HomePage(page)
+    }
+
     /// Hints the processor to fetch the overflow lines that `hash`'s home line, fetched before, speaks of.
     #[inline]
-    pub(crate) fn prefetch_overflow(&self, heap: &Heap, hash: KeyHash) {
-        let (page, _) = self.page_of(heap, hash);
-        for number in overflow_lines(page[hash.home()].overflow_hint()) {
-            heap.prefetch_line(&page[HOME_LINES + number]);
+    pub(crate) fn prefetch_overflow(&self, heap: &Heap, hash: KeyHash, at: HomePage<'_>) {
+        for number in overflow_lines(at.0[hash.home()].overflow_hint()) {
+            heap.prefetch_line(&at.0[HOME_LINES + number]);
+        }
+    }
+
+    /// As [`Index::lock`], where the line was in the same turn.
+    #[inline]
+    pub(crate) fn lock_at<'a>(&'a self, heap: &'a Heap, hash: KeyHash, at: HomePage<'a>) -> Locked<'a> {
+        let page = at.0;
+        match page[hash.home()].lock() {
+            Some(home) => Locked {
+                index: self,
+                heap,
+                hash,
+                page,
+                home,
+            },
+            None => self.lock(heap, hash),
         }
     }
 
@@ -536,10 +563,14 @@ impl Index {
         pushed_out: &mut Vec<Entry<'a>>,
     ) {
         let page = heap.page(geometry.extent, number);
-        if !geometry.halves() {
-            for line in page {
-                line.slots().for_each(|(_, slot)| heap.prefetch(slot.location));
-            }
+        // To halve, only the items of overflow lines are looked at.
+        let looked_at = if geometry.halves() {
+            &page[HOME_LINES..]
+        } else {
+            &page[..]
+        };
+        for line in looked_at {
+            line.slots().for_each(|(_, slot)| heap.prefetch(slot.location));
         }
         for home_number in 0..HOME_LINES {
             self.move_line(heap, geometry, number, home_number, pushed_out);
@@ -558,7 +589,8 @@ impl Index {
         let Some(mut home) = page[home_number].lock() else {
             return;
         };
-        for (_, slot) in home.line().slots() {
+        let moved = geometry.halves() && self.move_slots_to_half(heap, geometry, number, home_number, &home);
+        for (_, slot) in home.line().slots().filter(|_| !moved) {
             let hash = if geometry.halves() {
                 KeyHash::placed(number / 2, geometry.next_pages, home_number, slot.tag)
             } else {
@@ -588,6 +620,29 @@ impl Index {
                 .expect("overflow lines are never marked as moved");
             line.change(|change| change.clear(slot_index));
         }
+    }
+
+    /// Copies what a home line holds to its line in a table of half the pages, at once, if there is room for all.
+    fn move_slots_to_half(
+        &self,
+        heap: &Heap,
+        geometry: Geometry,
+        number: usize,
+        home_number: usize,
+        home: &LineGuard<'_>,
+    ) -> bool {
+        let mut new = heap.page(1 - geometry.extent, number / 2)[home_number]
+            .lock()
+            .expect("lines of the new table do not move before the old ones have");
+        let count = home.line().slots().count();
+        if count > new.empty_slots().count() {
+            return false;
+        }
+        if count > 0 {
+            let pairs = new.empty_slots().zip(home.line().slots());
+            new.change(|change| pairs.for_each(|(empty, (_, slot))| change.set(empty, slot)));
+        }
+        true
     }
 
     fn slot_hash(&self, heap: &Heap, slot: Slot) -> KeyHash {
@@ -743,7 +798,33 @@ impl<'a> Locked<'a> {
 
     /// The slot that points at `location`.
     pub(crate) fn find_location(&self, location: Location) -> Option<Entry<'a>> {
-        self.entries().find(|entry| entry.location == location)
+        let home = self.home.line().find_location(location);
+        let found = home.map(|(slot_index, slot)| (Place::Home, slot_index, slot));
+        let (place, slot_index, slot) = found.or_else(|| self.find_location_beside(location))?;
+        Some(Entry {
+            hash: self.hash,
+            item: self.heap.item(slot.location),
+            location,
+            heat: slot.heat,
+            place,
+            slot_index,
+        })
+    }
+
+    /// As `find_location`, in the overflow lines.
+    fn find_location_beside(&self, location: Location) -> Option<(Place, usize, Slot)> {
+        overflow_lines(self.home.overflow()).find_map(|number| {
+            let line = &self.page[HOME_LINES + number];
+            // Other homes change their slots here meanwhile; see `entries`.
+            let found = loop {
+                let seen = line.read();
+                let found = line.find_location(location);
+                if line.unchanged(seen) {
+                    break found;
+                }
+            };
+            found.map(|(slot_index, slot)| (Place::Overflow(number), slot_index, slot))
+        })
     }
 
     /// The slot among those with this hash's tag whose item `is` the one.

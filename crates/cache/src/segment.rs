@@ -7,7 +7,7 @@ use scrubjay_base::sync::whole::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ord
 
 use scrubjay_io::memory::{HUGE_PAGE_SIZE, Memory};
 
-use crate::item::{ItemRef, NEVER, Room};
+use crate::item::{ItemRef, NEVER, Outline, Room};
 use crate::line::{Line, Location};
 
 /// Lines in a page of the index.
@@ -532,10 +532,10 @@ impl<'a> Walk<'a> {
 }
 
 impl<'a> Iterator for Walk<'a> {
-    type Item = (Location, ItemRef<'a>);
+    type Item = (Location, ItemRef<'a>, Outline<'a>);
 
     #[inline]
-    fn next(&mut self) -> Option<(Location, ItemRef<'a>)> {
+    fn next(&mut self) -> Option<Self::Item> {
         if self.count == 0 {
             return None;
         }
@@ -543,7 +543,8 @@ impl<'a> Iterator for Walk<'a> {
         let (offset, end) = self.parts[part];
         let location = self.heap.location(self.segment, offset);
         let item = self.heap.item(location);
-        let next = offset + self.heap.aligned(item.len()) as u32;
+        let outline = item.outline();
+        let next = offset + self.heap.aligned(outline.len) as u32;
         self.turn += 1;
         if next < end {
             self.parts[part].0 = next;
@@ -556,7 +557,7 @@ impl<'a> Iterator for Walk<'a> {
         if self.turn >= self.count {
             self.turn = 0;
         }
-        Some((location, item))
+        Some((location, item, outline))
     }
 }
 
