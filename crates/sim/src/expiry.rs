@@ -12,9 +12,6 @@ use scrubjay_cache::{Body, Cache, Config, Store, StoreMode, StoreOutcome, Worker
 /// Memory of the cache that is filled.
 const MEMORY: usize = 1 << 30;
 
-/// Seconds that all items live before the first expire, so that what filling left to do, huge pages among it, is done by then.
-const SETTLING_SECS: i64 = 60;
-
 /// Time between two rounds of maintenance, as the server has it.
 const ROUND_MS: u64 = 250;
 
@@ -66,22 +63,19 @@ const MIXES: [Mix; 4] = [
 /// If an item is neither expired nor alive at the end, or the cache has no memory.
 pub fn run() -> String {
     let mut table = String::from(
-        "| lives and values | pages | items | expired | evicted | ns for each expired item | ns for a round that finds nothing |\n\
-         |---|---|---|---|---|---|---|\n",
+        "| lives and values | items | expired | evicted | ns for each expired item | ns for a round that finds nothing |\n\
+         |---|---|---|---|---|---|\n",
     );
     for mix in &MIXES {
-        for huge in [false, true] {
-            let _ = writeln!(table, "{}", play(mix, huge));
-        }
+        let _ = writeln!(table, "{}", play(mix));
     }
     table
 }
 
-fn play(mix: &Mix, huge: bool) -> String {
+fn play(mix: &Mix) -> String {
     let config = Config::new(MEMORY);
     let cache = Cache::new(Config {
         workers_max: 1,
-        collapse: huge,
         ..config
     })
     .expect("memory for a cache");
@@ -89,14 +83,11 @@ fn play(mix: &Mix, huge: bool) -> String {
     worker.begin_turn(Now::from_millis(1_000));
     fill(mix, &mut worker);
     worker.go_idle();
-    let mut at = 1_000;
-    while at < 1_000 * SETTLING_SECS as u64 {
-        at += ROUND_MS;
-        while cache.maintain(Now::from_millis(at)) {}
-    }
-    let huge_bytes = cache.usage().huge_page_bytes;
-    let end = 1_000 * (SETTLING_SECS + mix.ttl.1 + 4) as u64;
+    // What filling left to do is not counted.
+    while cache.maintain(Now::from_millis(1_000)) {}
+    let end = 1_000 + 1_000 * (mix.ttl.1 as u64 + 3);
     let mut spent = Duration::ZERO;
+    let mut at = 1_000;
     while at < end {
         at += ROUND_MS;
         let start = Instant::now();
@@ -114,9 +105,8 @@ fn play(mix: &Mix, huge: bool) -> String {
     let removed = cache.counters().removed;
     let (expired, evicted) = (removed.expired, removed.evicted);
     format!(
-        "| {} | {} | {} | {expired} | {evicted} | {:.1} | {} |",
+        "| {} | {} | {expired} | {evicted} | {:.1} | {} |",
         mix.name,
-        if huge_bytes > 0 { "huge" } else { "small" },
         mix.items,
         spent.as_nanos() as f64 / expired.max(1) as f64,
         quiet.as_nanos()
@@ -131,7 +121,7 @@ fn fill(mix: &Mix, worker: &mut Worker) {
         let exptime = if is_long_lived {
             30 * 24 * 3600
         } else {
-            SETTLING_SECS + rng.random_range(mix.ttl.0..=mix.ttl.1)
+            rng.random_range(mix.ttl.0..=mix.ttl.1)
         };
         let value_len = rng.random_range(mix.value_len.0..=mix.value_len.1);
         let outcome = worker.store(Store {
