@@ -57,6 +57,9 @@ pub(crate) struct SegmentHeader {
     pub(crate) pins: AtomicU32,
     /// Unfinished uploads with pieces here; the segment is not emptied meanwhile.
     pub(crate) uploads: AtomicU32,
+    /// Where in each part of the segment but the first an item begins first, 0 while none does; written by the appender whose
+    /// item ends there.
+    part_starts: [AtomicU32; PARTS - 1],
     /// Which life of the segment this is; global and never reused.
     pub(crate) incarnation: AtomicU64,
     /// Order in which segments were sealed.
@@ -75,14 +78,11 @@ pub(crate) struct SegmentHeader {
     expiring: [AtomicI32; BINS],
     /// Sum over the bytes put here of their priority above `inflation`, in 1/65,536; raised by appenders.
     worth: AtomicI64,
-    /// Where in each part of the segment but the first an item begins first, 0 while none does; written by the appender whose
-    /// item ends there.
-    part_starts: [AtomicU32; PARTS - 1],
 }
 
 /// Parts of a segment that can be walked at once: the way from an item to the next leads through its header, and many ways
 /// at once wait for memory once.
-const PARTS: usize = 8;
+const PARTS: usize = 4;
 
 /// Bins of deadlines of a segment.
 const BINS: usize = 8;
@@ -93,7 +93,7 @@ const WORTH_SCALE: f64 = 65536.0;
 /// Bytes from an item's start within which its header and a key of usual length end.
 const HEAD_AND_KEY: usize = 48;
 
-const _: () = assert!(size_of::<SegmentHeader>() == 256);
+const _: () = assert!(size_of::<SegmentHeader>() == 128);
 
 impl SegmentHeader {
     pub(crate) fn state(&self) -> SegmentState {
