@@ -312,6 +312,12 @@ impl Cache {
             .max(0) as u64
     }
 
+    /// Bytes of all items that were ever stored, with all their pieces.
+    pub(crate) fn created_bytes(&self) -> u64 {
+        let tallies = self.tallies.iter();
+        tallies.map(|tally| tally.0.created_bytes.get()).sum()
+    }
+
     /// Bytes that an item takes with all its pieces.
     pub(crate) fn whole_len(&self, item: ItemRef<'_>) -> usize {
         let pieces = |piece: crate::item::Piece| self.heap.aligned(PIECE_HEADER + piece.len);

@@ -36,6 +36,8 @@ struct Drain<'a> {
     turn: &'a Turn<'a>,
     segment: &'a SegmentHeader,
     mercy: Mercy,
+    /// So much was moved lately that one read is not enough to be moved.
+    is_strict: bool,
     /// Bytes that were moved.
     kept: u32,
     /// Bytes of this segment that died meanwhile by this hand, those of pieces left out.
@@ -55,13 +57,7 @@ struct Ahead<'a> {
 
 impl Cache {
     /// Empties a sealed segment and retires it.
-    pub(crate) fn drain(
-        &self,
-        turn: &Turn<'_>,
-        _reclaimer: &mut Reclaimer,
-        segment: SegmentId,
-        mercy: Mercy,
-    ) {
+    pub(crate) fn drain(&self, turn: &Turn<'_>, reclaimer: &mut Reclaimer, segment: SegmentId, mercy: Mercy) {
         let header = self.heap.header(segment);
         header.set_state(SegmentState::Draining);
         let live_before = u64::from(header.live());
@@ -70,6 +66,7 @@ impl Cache {
             turn,
             segment: header,
             mercy,
+            is_strict: reclaimer.has_moved_enough(self.created_bytes(), self.capacity()),
             kept: 0,
             dead: 0,
         };
@@ -77,6 +74,7 @@ impl Cache {
         let kept = u64::from(drain.kept);
         header.dead.fetch_add(drain.dead, Ordering::Relaxed);
         if matches!(mercy, Mercy::Read(_)) {
+            reclaimer.note_moved(kept);
             let evicted = live_before.saturating_sub(kept);
             self.eviction
                 .note_evicted(header.worth_per_byte(), evicted, self.capacity());
@@ -116,7 +114,7 @@ impl<'a> Drain<'a> {
                     kind: outline.kind,
                     len: outline.len,
                     hash,
-                    home: cache.index.prefetch_home(&cache.heap, hash),
+                    home: cache.index.prefetch(&cache.heap, hash),
                 }
             });
             left -= usize::from(next.is_none());
@@ -150,7 +148,7 @@ impl<'a> Drain<'a> {
         }
         // A chained item is judged by its first piece, and its head goes along.
         let judged = !item.is_chained();
-        if let Some(cause) = refused(self.mercy, &entry).filter(|_| judged) {
+        if let Some(cause) = self.refused(&entry).filter(|_| judged) {
             locked.remove(&entry);
             drop(locked);
             self.note_evicted(&entry);
@@ -184,6 +182,15 @@ impl<'a> Drain<'a> {
         locked.replace(&entry, new, heat);
         drop(locked);
         self.note_kept(item.len());
+    }
+
+    /// Why a live item has to go, if it has.
+    fn refused(&self, entry: &Entry<'_>) -> Option<Cause> {
+        let keeps = entry.heat.hit && (!self.is_strict || entry.heat.reads() > 1);
+        match self.mercy {
+            Mercy::All => None,
+            Mercy::Read(cause) => (!keeps).then_some(cause),
+        }
     }
 
     /// Counts an item of this segment that no slot points at any more. The segment's bins of deadlines are let be: nobody asks
@@ -271,7 +278,7 @@ impl<'a> Drain<'a> {
             return cache.bury(turn, &entry, cause);
         }
         let judged = entry.item.pieces().next() == Some(old);
-        if let Some(cause) = refused(self.mercy, &entry).filter(|_| judged) {
+        if let Some(cause) = self.refused(&entry).filter(|_| judged) {
             locked.remove(&entry);
             drop(locked);
             self.note_evicted(&entry);
@@ -303,14 +310,6 @@ impl<'a> Drain<'a> {
         } else {
             cache.count_dead(new.location, piece.len(), place.deadline);
         }
-    }
-}
-
-/// Why a live item has to go, if `mercy` says so.
-fn refused(mercy: Mercy, entry: &Entry<'_>) -> Option<Cause> {
-    match mercy {
-        Mercy::All => None,
-        Mercy::Read(cause) => (!entry.heat.hit).then_some(cause),
     }
 }
 

@@ -288,16 +288,9 @@ impl Index {
         heap.page(1 - geometry.extent, hash.page(geometry.next_pages))
     }
 
-    /// Hints the processor to fetch `hash`'s home line.
-    #[inline]
-    pub(crate) fn prefetch(&self, heap: &Heap, hash: KeyHash) {
-        let (page, _) = self.page_of(heap, hash);
-        heap.prefetch_line(&page[hash.home()]);
-    }
-
     /// Hints the processor to fetch `hash`'s home line; where it is helps to find it again.
     #[inline]
-    pub(crate) fn prefetch_home<'a>(&self, heap: &'a Heap, hash: KeyHash) -> HomePage<'a> {
+    pub(crate) fn prefetch<'a>(&self, heap: &'a Heap, hash: KeyHash) -> HomePage<'a> {
         let (page, _) = self.page_of(heap, hash);
         heap.prefetch_line(&page[hash.home()]);
         HomePage(page)
@@ -316,13 +309,7 @@ impl Index {
     pub(crate) fn lock_at<'a>(&'a self, heap: &'a Heap, hash: KeyHash, at: HomePage<'a>) -> Locked<'a> {
         let page = at.0;
         match page[hash.home()].lock() {
-            Some(home) => Locked {
-                index: self,
-                heap,
-                hash,
-                page,
-                home,
-            },
+            Some(home) => self.locked(heap, hash, page, home),
             None => self.lock(heap, hash),
         }
     }
@@ -368,13 +355,7 @@ impl Index {
         let (mut page, mut geometry) = self.page_of(heap, hash);
         loop {
             if let Some(home) = page[hash.home()].lock() {
-                return Locked {
-                    index: self,
-                    heap,
-                    hash,
-                    page,
-                    home,
-                };
+                return self.locked(heap, hash, page, home);
             }
             if geometry.next_pages > 0 {
                 page = self.next_page_of(heap, hash, geometry);
@@ -382,6 +363,22 @@ impl Index {
             } else {
                 (page, geometry) = self.page_of(heap, hash);
             }
+        }
+    }
+
+    fn locked<'a>(
+        &'a self,
+        heap: &'a Heap,
+        hash: KeyHash,
+        page: &'a [Line; PAGE_LINES],
+        home: LineGuard<'a>,
+    ) -> Locked<'a> {
+        Locked {
+            index: self,
+            heap,
+            hash,
+            page,
+            home,
         }
     }
 
@@ -661,13 +658,7 @@ impl Index {
         let home = page[hash.home()]
             .lock()
             .expect("lines of the new table do not move before the old ones have");
-        let mut locked = Locked {
-            index: self,
-            heap,
-            hash,
-            page,
-            home,
-        };
+        let mut locked = self.locked(heap, hash, page, home);
         if !locked.try_insert(slot.location, slot.heat) {
             pushed_out.push(locked.insert_by_force(slot.location, slot.heat));
         }

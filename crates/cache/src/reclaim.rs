@@ -23,9 +23,34 @@ const AHEAD_PER_OPEN: usize = 2;
 /// Times a worker waits for others before it concludes that no memory can be had: far more than any turn takes.
 const WAITS_MAX: u32 = 200_000;
 
+/// Bytes that eviction may move for each byte stored. Beyond that it keeps only what was read twice.
+const COPIES_PER_STORED: f64 = 1.15;
+
+/// So much of the capacity (one over it) may be moved in a burst after a calm.
+const COPIES_BURST: u64 = 4;
+
 /// The right to empty segments. Whoever holds its lock is the only one.
 #[derive(Debug, Default)]
-pub(crate) struct Reclaimer {}
+pub(crate) struct Reclaimer {
+    /// Bytes ever stored when `copies` was last raised.
+    stored: u64,
+    /// Bytes that eviction may still move.
+    copies: f64,
+}
+
+impl Reclaimer {
+    /// Whether eviction has moved as much as it may, where so many bytes were ever stored in so many.
+    pub(crate) fn has_moved_enough(&mut self, stored: u64, capacity: u64) -> bool {
+        let more = COPIES_PER_STORED * (stored - self.stored) as f64;
+        self.stored = stored;
+        self.copies = (self.copies + more).min((capacity / COPIES_BURST) as f64);
+        self.copies < 0.0
+    }
+
+    pub(crate) fn note_moved(&mut self, bytes: u64) {
+        self.copies -= bytes as f64;
+    }
+}
 
 /// How an attempt to empty a victim went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +76,8 @@ enum Least {
 struct Survey {
     /// A segment with nothing live.
     wholly_dead: Option<SegmentId>,
-    /// The sealed segment with the most dead bytes, and how many.
-    most_dead: Option<(SegmentId, u32)>,
+    /// The sealed segment that compaction gains most by, and how much that is.
+    gainful: Option<(SegmentId, f64)>,
     /// The segment of each log that was sealed first, and its place in the order of sealing.
     oldest: [Option<(SegmentId, u64)>; LOGS],
     /// Bytes used in sealed segments, and the dead of them.
@@ -66,7 +91,7 @@ impl Default for Survey {
     fn default() -> Survey {
         Survey {
             wholly_dead: None,
-            most_dead: None,
+            gainful: None,
             oldest: [None; LOGS],
             used: 0,
             dead: 0,
@@ -151,13 +176,11 @@ impl Cache {
             return Step::Emptied;
         }
         let over_bound = survey.dead * DEAD_SHARE > survey.used;
-        if let Some((segment, dead)) = survey.most_dead {
-            // A victim that gives back less than an item's worth would be copied for nothing.
-            let enough = dead as usize * DEAD_SHARE as usize >= self.heap.segment_size();
-            if enough && (over_bound || !self.config().evict) {
-                self.drain(turn, reclaimer, segment, Mercy::All);
-                return Step::Emptied;
-            }
+        if let Some((segment, _)) = survey.gainful
+            && (over_bound || !self.config().evict)
+        {
+            self.drain(turn, reclaimer, segment, Mercy::All);
+            return Step::Emptied;
         }
         let waits = if survey.waiting { Step::Wait } else { Step::Nothing };
         if !self.config().evict {
@@ -180,7 +203,10 @@ impl Cache {
     fn survey(&self, turn: &Turn<'_>) -> Survey {
         let mut survey = Survey::default();
         let horizon = self.epochs.horizon();
-        let touched = self.pool.lock().touched();
+        let (touched, newest) = {
+            let state = self.pool.lock();
+            (state.touched(), state.sealed_order())
+        };
         for segment in (0..touched).map(SegmentId) {
             let header = self.heap.header(segment);
             if header.state() != SegmentState::Sealed || header.uploads.load(Ordering::Acquire) > 0 {
@@ -196,10 +222,14 @@ impl Cache {
             if self.is_wholly_dead(segment, header, turn.tick) {
                 survey.wholly_dead = Some(segment);
             }
-            if survey.most_dead.is_none_or(|(_, dead)| used - live > dead) {
-                survey.most_dead = Some((segment, used - live));
-            }
             let order = header.sealed_order.load(Ordering::Relaxed);
+            // A victim that gives back less than a share of a segment would be copied for nothing.
+            if u64::from(used - live) * DEAD_SHARE >= self.heap.segment_size() as u64 {
+                let gain = gain(used, live, newest.saturating_sub(order));
+                if survey.gainful.is_none_or(|(_, most)| gain > most) {
+                    survey.gainful = Some((segment, gain));
+                }
+            }
             let oldest = &mut survey.oldest[header.log()];
             if oldest.is_none_or(|(_, oldest)| order < oldest) {
                 *oldest = Some((segment, order));
@@ -293,6 +323,13 @@ impl Cache {
             }
         }
     }
+}
+
+/// What compaction gains by a segment: the dead bytes, for what it costs to read all and write what lives, and the longer the
+/// less has died lately. Source: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System"
+/// (1992). With the most dead bytes alone, segments were emptied that would have been wholly dead soon.
+fn gain(used: u32, live: u32, sealed_since: u64) -> f64 {
+    f64::from(used - live) / f64::from(used + live) * (sealed_since + 1) as f64
 }
 
 /// Whether most of a segment has expired and the rest lives on for so long that it had better move: items of unlike lives
