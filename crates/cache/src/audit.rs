@@ -9,7 +9,7 @@ use crate::cache::Cache;
 #[cfg(shuttle)]
 use crate::item::ItemRef;
 use crate::item::{NEVER, PIECE_HEADER, Piece};
-use crate::segment::{SegmentId, SegmentState};
+use crate::segment::{SegmentId, SegmentState, Walk};
 
 impl Cache {
     /// Checks every invariant of index, segments and counts. Call it only while no worker is inside an operation and no
@@ -156,6 +156,11 @@ impl Cache {
                         walked,
                         header.used() as usize,
                         "a walk of segment {segment:?} ends at its end"
+                    );
+                    assert_eq!(
+                        Walk::new(&self.heap, segment).count(),
+                        self.heap.walk(segment).count(),
+                        "a walk of all parts of segment {segment:?} comes to all"
                     );
                 }
             }

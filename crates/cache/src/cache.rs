@@ -312,6 +312,12 @@ impl Cache {
             .max(0) as u64
     }
 
+    /// Bytes of all items that were ever stored, with all their pieces.
+    pub(crate) fn created_bytes(&self) -> u64 {
+        let tallies = self.tallies.iter();
+        tallies.map(|tally| tally.0.created_bytes.get()).sum()
+    }
+
     /// Bytes that an item takes with all its pieces.
     pub(crate) fn whole_len(&self, item: ItemRef<'_>) -> usize {
         let pieces = |piece: crate::item::Piece| self.heap.aligned(PIECE_HEADER + piece.len);
@@ -606,8 +612,14 @@ impl Cache {
 
     /// Counts an item that no slot points at any more, and its bytes as dead.
     pub(crate) fn bury(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
+        let bytes = self.whole_len(entry.item) as u64;
+        self.note_gone(turn, entry, cause, bytes);
+        self.count_dead(entry.location, entry.item.len(), entry.item.deadline());
+    }
+
+    /// As `bury` of an item that has so many bytes with all its pieces, but its own are counted as dead by the caller.
+    pub(crate) fn note_gone(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause, bytes: u64) {
         let (tally, item) = (turn.tally, entry.item);
-        let bytes = self.whole_len(item) as u64;
         tally.removed(cause).add(1);
         tally.removed_bytes.add(bytes);
         // A key whose version was replaced is not gone.
@@ -631,11 +643,9 @@ impl Cache {
                 _ => {}
             }
         }
-        let deadline = item.deadline();
-        self.count_dead(entry.location, item.len(), deadline);
         if item.is_chained() {
             for piece in item.pieces() {
-                self.count_dead(piece.location, PIECE_HEADER + piece.len, deadline);
+                self.count_dead(piece.location, PIECE_HEADER + piece.len, item.deadline());
             }
         }
     }
@@ -692,11 +702,13 @@ impl Cache {
         self.pool.lock().free_retired(&self.heap, &self.epochs);
         self.lower_to_limit(&turn, &mut reclaimer);
         drop(reclaimer);
-        let resizing = self.step_index(&turn, PAGES_PER_MAINTENANCE);
+        // When a crowd dies, the index shrinks after it, and moves only what is left.
+        let crowd = drained == DRAINS_PER_MAINTENANCE;
+        let resizing = !crowd && self.step_index(&turn, PAGES_PER_MAINTENANCE);
         self.end_finished_flush();
         self.epochs.sleep(member);
         self.take_huge_pages(now);
-        drained == DRAINS_PER_MAINTENANCE || resizing
+        crowd || resizing
     }
 
     /// Moves some pages of the index if a resize is due; returns whether more is to do.

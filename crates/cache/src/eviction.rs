@@ -22,8 +22,12 @@ const CLASSES: usize = 8;
 /// The class of an item of mean size that was not read yet.
 const CLASS_OF_MEAN: f32 = 3.0;
 
-/// All logs: one a TTL bucket, one a class.
-pub(crate) const LOGS: usize = BUCKETS + CLASSES;
+/// Logs of what is stored: one a TTL bucket, one a class.
+const LOGS_OF_STORED: usize = BUCKETS + CLASSES;
+
+/// All logs: each has another for what compaction moves from such segments. That has outlived its neighbours and will outlive
+/// new ones; among them it would be moved again and again.
+pub(crate) const LOGS: usize = 2 * LOGS_OF_STORED;
 
 /// Size taken for the mean before anything is known.
 pub(crate) const MEAN_SIZE_AT_START: u32 = 256;
@@ -164,9 +168,11 @@ impl Eviction {
         tick: u32,
         from: &SegmentHeader,
     ) -> Place {
+        let place = self.place(size, heat, deadline, tick);
         Place {
             base: from.inflation(),
-            ..self.place(size, heat, deadline, tick)
+            log: place.log + LOGS_OF_STORED,
+            ..place
         }
     }
 

@@ -80,6 +80,13 @@ impl KeyHash {
         ((self.0 >> 16) & ((1 << TAG_BITS) - 1)) as u16
     }
 
+    /// What stands in a slot of an overflow line instead of the tag: the home line and a bit of the tag, so that nobody has to
+    /// look at an item to know whose it is.
+    #[inline]
+    fn overflow_tag(self) -> u16 {
+        (self.home() as u16) << 1 | self.tag() & 1
+    }
+
     /// Some hash that has its place there; the key's own may be another.
     fn placed(page: usize, pages: usize, home: usize, tag: u16) -> KeyHash {
         let high = ((page as u64) << 32).div_ceil(pages as u64);
@@ -87,6 +94,13 @@ impl KeyHash {
         KeyHash(high << 32 | u64::from(tag) << 16 | low)
     }
 }
+
+/// The home line that a slot of an overflow line belongs to.
+fn overflow_home(slot: Slot) -> usize {
+    usize::from(slot.tag >> 1)
+}
+
+const _: () = assert!(HOME_LINES << 1 <= 1 << TAG_BITS);
 
 /// Which extent holds the table, how many pages it has, and how many the table has that it is being moved to (0: none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +194,10 @@ impl Found<'_> {
     }
 }
 
+/// The page that a home line lay in at some moment of this turn; its memory stays until the turn ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HomePage<'a>(&'a [Line; PAGE_LINES]);
+
 /// Which line of a page: the home line or an overflow line by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -270,11 +288,30 @@ impl Index {
         heap.page(1 - geometry.extent, hash.page(geometry.next_pages))
     }
 
-    /// Hints the processor to fetch `hash`'s home line.
+    /// Hints the processor to fetch `hash`'s home line; where it is helps to find it again.
     #[inline]
-    pub(crate) fn prefetch(&self, heap: &Heap, hash: KeyHash) {
+    pub(crate) fn prefetch<'a>(&self, heap: &'a Heap, hash: KeyHash) -> HomePage<'a> {
         let (page, _) = self.page_of(heap, hash);
         heap.prefetch_line(&page[hash.home()]);
+        HomePage(page)
+    }
+
+    /// Hints the processor to fetch the overflow lines that `hash`'s home line, fetched before, speaks of.
+    #[inline]
+    pub(crate) fn prefetch_overflow(&self, heap: &Heap, hash: KeyHash, at: HomePage<'_>) {
+        for number in overflow_lines(at.0[hash.home()].overflow_hint()) {
+            heap.prefetch_line(&at.0[HOME_LINES + number]);
+        }
+    }
+
+    /// As [`Index::lock`], where the line was in the same turn.
+    #[inline]
+    pub(crate) fn lock_at<'a>(&'a self, heap: &'a Heap, hash: KeyHash, at: HomePage<'a>) -> Locked<'a> {
+        let page = at.0;
+        match page[hash.home()].lock() {
+            Some(home) => self.locked(heap, hash, page, home),
+            None => self.lock(heap, hash),
+        }
     }
 
     /// Hints the processor to fetch the items in `hash`'s home line that may be the one.
@@ -318,13 +355,7 @@ impl Index {
         let (mut page, mut geometry) = self.page_of(heap, hash);
         loop {
             if let Some(home) = page[hash.home()].lock() {
-                return Locked {
-                    index: self,
-                    heap,
-                    hash,
-                    page,
-                    home,
-                };
+                return self.locked(heap, hash, page, home);
             }
             if geometry.next_pages > 0 {
                 page = self.next_page_of(heap, hash, geometry);
@@ -332,6 +363,22 @@ impl Index {
             } else {
                 (page, geometry) = self.page_of(heap, hash);
             }
+        }
+    }
+
+    fn locked<'a>(
+        &'a self,
+        heap: &'a Heap,
+        hash: KeyHash,
+        page: &'a [Line; PAGE_LINES],
+        home: LineGuard<'a>,
+    ) -> Locked<'a> {
+        Locked {
+            index: self,
+            heap,
+            hash,
+            page,
+            home,
         }
     }
 
@@ -513,10 +560,14 @@ impl Index {
         pushed_out: &mut Vec<Entry<'a>>,
     ) {
         let page = heap.page(geometry.extent, number);
-        if !geometry.halves() {
-            for line in page {
-                line.slots().for_each(|(_, slot)| heap.prefetch(slot.location));
-            }
+        // To halve, only the items of overflow lines are looked at.
+        let looked_at = if geometry.halves() {
+            &page[HOME_LINES..]
+        } else {
+            &page[..]
+        };
+        for line in looked_at {
+            line.slots().for_each(|(_, slot)| heap.prefetch(slot.location));
         }
         for home_number in 0..HOME_LINES {
             self.move_line(heap, geometry, number, home_number, pushed_out);
@@ -535,7 +586,8 @@ impl Index {
         let Some(mut home) = page[home_number].lock() else {
             return;
         };
-        for (_, slot) in home.line().slots() {
+        let moved = geometry.halves() && self.move_slots_to_half(heap, geometry, number, home_number, &home);
+        for (_, slot) in home.line().slots().filter(|_| !moved) {
             let hash = if geometry.halves() {
                 KeyHash::placed(number / 2, geometry.next_pages, home_number, slot.tag)
             } else {
@@ -549,11 +601,8 @@ impl Index {
                 .lock()
                 .expect("overflow lines are never marked as moved");
             let slots = line.line().slots();
-            let mine = slots
-                .map(|(slot_index, slot)| (slot_index, slot, self.slot_hash(heap, slot)))
-                .filter(|(.., hash)| hash.home() == home_number);
-            for (slot_index, slot, hash) in mine {
-                self.insert_moved(heap, geometry, hash, slot, pushed_out);
+            for (slot_index, slot) in slots.filter(|(_, slot)| overflow_home(*slot) == home_number) {
+                self.insert_moved(heap, geometry, self.slot_hash(heap, slot), slot, pushed_out);
                 overflow.push((number, slot_index));
             }
         }
@@ -568,6 +617,29 @@ impl Index {
                 .expect("overflow lines are never marked as moved");
             line.change(|change| change.clear(slot_index));
         }
+    }
+
+    /// Copies what a home line holds to its line in a table of half the pages, at once, if there is room for all.
+    fn move_slots_to_half(
+        &self,
+        heap: &Heap,
+        geometry: Geometry,
+        number: usize,
+        home_number: usize,
+        home: &LineGuard<'_>,
+    ) -> bool {
+        let mut new = heap.page(1 - geometry.extent, number / 2)[home_number]
+            .lock()
+            .expect("lines of the new table do not move before the old ones have");
+        let count = home.line().slots().count();
+        if count > new.empty_slots().count() {
+            return false;
+        }
+        if count > 0 {
+            let pairs = new.empty_slots().zip(home.line().slots());
+            new.change(|change| pairs.for_each(|(empty, (_, slot))| change.set(empty, slot)));
+        }
+        true
     }
 
     fn slot_hash(&self, heap: &Heap, slot: Slot) -> KeyHash {
@@ -586,13 +658,7 @@ impl Index {
         let home = page[hash.home()]
             .lock()
             .expect("lines of the new table do not move before the old ones have");
-        let mut locked = Locked {
-            index: self,
-            heap,
-            hash,
-            page,
-            home,
-        };
+        let mut locked = self.locked(heap, hash, page, home);
         if !locked.try_insert(slot.location, slot.heat) {
             pushed_out.push(locked.insert_by_force(slot.location, slot.heat));
         }
@@ -617,7 +683,7 @@ impl Index {
                 0
             };
             for number in skip..pages {
-                for line in heap.page(extent, number) {
+                for (line_number, line) in heap.page(extent, number).iter().enumerate() {
                     assert!(
                         !line.is_busy(),
                         "a line is locked or changing while everything is quiet"
@@ -625,7 +691,11 @@ impl Index {
                     for (_, slot) in line.slots() {
                         let item = heap.item(slot.location);
                         let hash = self.hash(item.key());
-                        assert_eq!(hash.tag(), slot.tag, "a slot's tag is its key's");
+                        let tag = match line_number {
+                            ..HOME_LINES => hash.tag(),
+                            _ => hash.overflow_tag(),
+                        };
+                        assert_eq!(tag, slot.tag, "a slot's tag is its key's");
                         let expected = if extent == geometry.extent {
                             hash.page(geometry.pages)
                         } else {
@@ -681,7 +751,7 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
     for number in overflow_lines(seen.overflow()) {
         let line = &page[HOME_LINES + number];
         let line_seen = line.read();
-        for (slot_index, slot) in line.matches(tag) {
+        for (slot_index, slot) in line.matches(hash.overflow_tag()) {
             if !line.unchanged(line_seen) {
                 return Look::Changed;
             }
@@ -719,7 +789,33 @@ impl<'a> Locked<'a> {
 
     /// The slot that points at `location`.
     pub(crate) fn find_location(&self, location: Location) -> Option<Entry<'a>> {
-        self.entries().find(|entry| entry.location == location)
+        let home = self.home.line().find_location(location);
+        let found = home.map(|(slot_index, slot)| (Place::Home, slot_index, slot));
+        let (place, slot_index, slot) = found.or_else(|| self.find_location_beside(location))?;
+        Some(Entry {
+            hash: self.hash,
+            item: self.heap.item(slot.location),
+            location,
+            heat: slot.heat,
+            place,
+            slot_index,
+        })
+    }
+
+    /// As `find_location`, in the overflow lines.
+    fn find_location_beside(&self, location: Location) -> Option<(Place, usize, Slot)> {
+        overflow_lines(self.home.overflow()).find_map(|number| {
+            let line = &self.page[HOME_LINES + number];
+            // Other homes change their slots here meanwhile; see `entries`.
+            let found = loop {
+                let seen = line.read();
+                let found = line.find_location(location);
+                if line.unchanged(seen) {
+                    break found;
+                }
+            };
+            found.map(|(slot_index, slot)| (Place::Overflow(number), slot_index, slot))
+        })
     }
 
     /// The slot among those with this hash's tag whose item `is` the one.
@@ -728,12 +824,12 @@ impl<'a> Locked<'a> {
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
-        let tag = self.hash.tag();
         let (page, heap) = (self.page, self.heap);
+        let tag = self.hash.overflow_tag();
         let home = self
             .home
             .line()
-            .matches(tag)
+            .matches(self.hash.tag())
             .map(|(slot_index, slot)| (Place::Home, slot_index, slot));
         let overflow = overflow_lines(self.home.overflow()).flat_map(move |number| {
             let line = &page[HOME_LINES + number];
@@ -761,17 +857,17 @@ impl<'a> Locked<'a> {
         })
     }
 
-    fn slot(&self, location: Location, heat: Heat) -> Slot {
-        Slot {
-            location,
-            tag: self.hash.tag(),
-            heat,
-        }
+    fn slot(&self, place: Place, location: Location, heat: Heat) -> Slot {
+        let tag = match place {
+            Place::Home => self.hash.tag(),
+            Place::Overflow(_) => self.hash.overflow_tag(),
+        };
+        Slot { location, tag, heat }
     }
 
     /// Points the key's slot at another item.
     pub(crate) fn replace(&mut self, entry: &Entry<'_>, location: Location, heat: Heat) {
-        let slot = self.slot(location, heat);
+        let slot = self.slot(entry.place, location, heat);
         match entry.place {
             Place::Home => self.home.change(|change| change.set(entry.slot_index, slot)),
             Place::Overflow(number) => {
@@ -790,8 +886,7 @@ impl<'a> Locked<'a> {
                 let mut line = self.overflow_line(number);
                 let home_number = self.hash.home();
                 let last = !line.line().slots().any(|(slot_index, slot)| {
-                    slot_index != entry.slot_index
-                        && self.index.slot_hash(self.heap, slot).home() == home_number
+                    slot_index != entry.slot_index && overflow_home(slot) == home_number
                 });
                 self.home.change(|home| {
                     line.change(|change| change.clear(entry.slot_index));
@@ -826,8 +921,8 @@ impl<'a> Locked<'a> {
     }
 
     fn try_insert(&mut self, location: Location, heat: Heat) -> bool {
-        let slot = self.slot(location, heat);
         if let Some(slot_index) = self.home.empty_slot() {
+            let slot = self.slot(Place::Home, location, heat);
             self.home.change(|change| change.set(slot_index, slot));
             return true;
         }
@@ -836,6 +931,7 @@ impl<'a> Locked<'a> {
         for number in overflow_lines(used).chain(overflow_lines(!used)) {
             let mut line = self.overflow_line(number);
             if let Some(slot_index) = line.empty_slot() {
+                let slot = self.slot(Place::Overflow(number), location, heat);
                 self.home.change(|home| {
                     line.change(|change| change.set(slot_index, slot));
                     home.set_overflow(number, true);
@@ -853,7 +949,7 @@ impl<'a> Locked<'a> {
             .slots()
             .min_by_key(|(_, slot)| slot.heat.reads())
             .expect("the line is full");
-        let slot = self.slot(location, heat);
+        let slot = self.slot(Place::Home, location, heat);
         self.home.change(|change| change.set(slot_index, slot));
         Entry {
             hash: self.index.slot_hash(self.heap, victim),

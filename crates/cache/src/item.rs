@@ -194,6 +194,29 @@ pub(crate) struct ItemRef<'a> {
     heap: PhantomData<&'a [u8]>,
 }
 
+/// What lies at a place of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// An item with its value.
+    Inline,
+    /// An item whose value is in pieces.
+    Chained,
+    /// A piece of a value.
+    Piece,
+    /// Room that was given up: dead from the start.
+    Filler,
+}
+
+/// What a walk has to know of what it comes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outline<'a> {
+    pub(crate) kind: Kind,
+    /// Bytes from its start to its end, before alignment.
+    pub(crate) len: usize,
+    /// Of an item.
+    pub(crate) key: &'a [u8],
+}
+
 /// A piece of a chained value: where it lies and how many bytes of the value it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
@@ -239,11 +262,16 @@ impl<'a> ItemRef<'a> {
         self.bytes(usize::from(offset), 1)[0]
     }
 
-    /// Little-endian number of up to 4 bytes.
+    /// Little-endian number of up to 4 bytes. One load for each width: a copy of so many bytes and a load of the copy would
+    /// wait for each other.
     fn number(&self, offset: u8, width: u8) -> u32 {
-        let mut word = [0; 4];
-        word[..usize::from(width)].copy_from_slice(self.bytes(usize::from(offset), usize::from(width)));
-        u32::from_le_bytes(word)
+        match *self.bytes(usize::from(offset), usize::from(width)) {
+            [] => 0,
+            [low] => u32::from(low),
+            [low, high] => u32::from(u16::from_le_bytes([low, high])),
+            [low, middle, high] => u32::from_le_bytes([low, middle, high, 0]),
+            [a, b, c, d, ..] => u32::from_le_bytes([a, b, c, d]),
+        }
     }
 
     fn shape(&self) -> Shape {
@@ -335,15 +363,35 @@ impl<'a> ItemRef<'a> {
 
     /// Bytes from the item's start to its end, before alignment; for pieces too.
     pub(crate) fn len(&self) -> usize {
-        if self.is_piece() {
-            return PIECE_HEADER + self.word(4).load(Ordering::Relaxed) as usize;
+        self.outline().len
+    }
+
+    /// What a walk has to know of it, from one look at its shape.
+    #[inline]
+    pub(crate) fn outline(&self) -> Outline<'a> {
+        let shape = self.shape();
+        if shape.0 & SHAPE_PIECE != 0 {
+            let len = PIECE_HEADER + self.word(4).load(Ordering::Relaxed) as usize;
+            let (kind, key) = (Kind::Piece, &[][..]);
+            return Outline { kind, len, key };
         }
-        let layout = self.shape().layout();
-        let head = usize::from(layout.key) + usize::from(self.byte(layout.key_len));
-        if self.is_chained() {
-            head + 7 + self.piece_table().1 * 8
-        } else {
-            head + self.value_len()
+        let layout = shape.layout();
+        let key = self.bytes(usize::from(layout.key), usize::from(self.byte(layout.key_len)));
+        let head = usize::from(layout.key) + key.len();
+        if shape.is_chained() {
+            let len = head + 7 + self.piece_table().1 * 8;
+            let kind = Kind::Chained;
+            return Outline { kind, len, key };
+        }
+        let value_len = self.number(layout.key_len + 1, layout.key - layout.key_len - 1);
+        Outline {
+            kind: if key.is_empty() {
+                Kind::Filler
+            } else {
+                Kind::Inline
+            },
+            len: head + value_len as usize,
+            key,
         }
     }
 

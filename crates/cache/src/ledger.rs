@@ -112,17 +112,22 @@ impl Ledger {
         } else {
             ENTRIES
         };
-        let same = |entry: &&[AtomicU64; 2]| {
-            entry[0].load(Ordering::Relaxed) >> FINGERPRINT_SHIFT == fingerprint >> FINGERPRINT_SHIFT
-        };
-        let age = |entry: &&[AtomicU64; 2]| match entry[0].load(Ordering::Relaxed) {
-            0 => 0,
-            _ => 1 + (entry[1].load(Ordering::Relaxed) >> 32),
-        };
-        let oldest = || line[..places].iter().min_by_key(age);
-        let Some(entry) = line.iter().find(same).or_else(oldest) else {
-            return;
-        };
+        // The key's own entry, else the oldest of those that may be taken.
+        let (mut entry, mut oldest) = (&line[0], u64::MAX);
+        for (place, other) in line.iter().enumerate() {
+            let head = other[0].load(Ordering::Relaxed);
+            if head != 0 && (head ^ fingerprint) >> FINGERPRINT_SHIFT == 0 {
+                entry = other;
+                break;
+            }
+            let age = match head {
+                0 => 0,
+                _ => 1 + (other[1].load(Ordering::Relaxed) >> 32),
+            };
+            if place < places && age < oldest {
+                (entry, oldest) = (other, age);
+            }
+        }
         let ttl = leaving.ttl.map_or(NO_TTL, |ttl| short_float(u64::from(ttl)));
         let facts =
             u64::from(leaving.secs) << 32 | u64::from(short_float(leaving.bytes)) << 16 | u64::from(ttl);

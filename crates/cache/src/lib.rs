@@ -7,6 +7,7 @@
 mod api;
 mod audit;
 mod cache;
+mod drain;
 mod epoch;
 mod eviction;
 mod expiry;

@@ -213,14 +213,27 @@ impl Line {
         })
     }
 
+    /// The slot that holds this location. To be believed as [`Line::matches`].
+    #[inline]
+    pub(crate) fn find_location(&self, location: Location) -> Option<(usize, Slot)> {
+        let low = location.0 as u32;
+        let at = (0..SLOTS).find(|&slot| {
+            self.locations[slot].load(Ordering::Relaxed) == low
+                && self.metas[slot].load(Ordering::Relaxed) & LOCATION_HIGH_MASK == (location.0 >> 32) as u16
+        })?;
+        Some((at, Slot::decode(low, self.metas[at].load(Ordering::Relaxed))?))
+    }
+
     /// All filled slots. To be believed only under the lock or after [`Line::unchanged`].
     pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, Slot)> + '_ {
         (0..SLOTS).filter_map(|slot| {
+            let location = self.locations[slot].load(Ordering::Relaxed);
+            // Most of a line that is shrunk away is empty.
+            if location == 0 {
+                return None;
+            }
             let meta = self.metas[slot].load(Ordering::Relaxed);
-            Some((
-                slot,
-                Slot::decode(self.locations[slot].load(Ordering::Relaxed), meta)?,
-            ))
+            Some((slot, Slot::decode(location, meta)?))
         })
     }
 
@@ -262,6 +275,11 @@ impl Line {
         }
     }
 
+    /// Which overflow lines held keys of this home line at some moment: good enough to fetch them.
+    pub(crate) fn overflow_hint(&self) -> u32 {
+        self.header.load(Ordering::Relaxed) & OVERFLOW_MASK
+    }
+
     /// Whether somebody holds the lock; for audits of a quiet table.
     pub(crate) fn is_busy(&self) -> bool {
         self.header.load(Ordering::Relaxed) & (LOCKED | VERSION_ONE) != 0
@@ -297,7 +315,13 @@ impl<'a> LineGuard<'a> {
 
     /// The first empty slot.
     pub(crate) fn empty_slot(&self) -> Option<usize> {
-        (0..SLOTS).find(|&slot| self.line.locations[slot].load(Ordering::Relaxed) == 0)
+        self.empty_slots().next()
+    }
+
+    /// All empty slots.
+    pub(crate) fn empty_slots(&self) -> impl Iterator<Item = usize> + 'a {
+        let line = self.line;
+        (0..SLOTS).filter(move |&slot| line.locations[slot].load(Ordering::Relaxed) == 0)
     }
 
     /// Runs `change` with the version odd, so that readers who overlap it start again. Keep it to some ten stores.

@@ -1,20 +1,16 @@
 //! Where free segments come from: dead ones first, then compaction while dead bytes exceed a bound, only then eviction.
 //!
-//! One thread reclaims at a time. It empties a victim segment: each item is looked up by its own address, under its
-//! line's lock; what no slot names is dead already. The segment is used again when every worker has passed a quiet
-//! moment and no reply sends from it any more.
+//! One thread reclaims at a time. It empties a victim segment (`drain.rs`), which is used again when every worker has passed
+//! a quiet moment and no reply sends from it any more.
 
 use scrubjay_base::sync::whole::Ordering;
 use scrubjay_base::sync::yield_now;
-use std::collections::VecDeque;
 
 use crate::api::{Cause, Refusal};
 use crate::cache::Cache;
-use crate::eviction::{LOGS, Place};
+use crate::drain::Mercy;
+use crate::eviction::LOGS;
 use crate::expiry::is_expired;
-use crate::index::{Entry, KeyHash};
-use crate::item::{Header, ItemRef, PIECE_HEADER, Piece, ValueShape};
-use crate::line::{Heat, Location};
 use crate::segment::{SegmentHeader, SegmentId, SegmentState};
 use crate::worker::Turn;
 
@@ -24,23 +20,36 @@ const DEAD_SHARE: u64 = 16;
 /// Segments that are made free ahead at most when one is opened.
 const AHEAD_PER_OPEN: usize = 2;
 
-/// Items ahead of the one being emptied whose lines of index and ledger are fetched.
-const LOOK_AHEAD: usize = 16;
-
 /// Times a worker waits for others before it concludes that no memory can be had: far more than any turn takes.
 const WAITS_MAX: u32 = 200_000;
 
+/// Bytes that eviction may move for each byte stored. Beyond that it keeps only what was read twice.
+const COPIES_PER_STORED: f64 = 1.15;
+
+/// So much of the capacity (one over it) may be moved in a burst after a calm.
+const COPIES_BURST: u64 = 4;
+
 /// The right to empty segments. Whoever holds its lock is the only one.
 #[derive(Debug, Default)]
-pub(crate) struct Reclaimer {}
+pub(crate) struct Reclaimer {
+    /// Bytes ever stored when `copies` was last raised.
+    stored: u64,
+    /// Bytes that eviction may still move.
+    copies: f64,
+}
 
-/// What is done with live items of a victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mercy {
-    /// All are moved: compaction.
-    All,
-    /// Those that were read since they were put there are moved; the others are evicted for this cause.
-    Read(Cause),
+impl Reclaimer {
+    /// Whether eviction has moved as much as it may, where so many bytes were ever stored in so many.
+    pub(crate) fn has_moved_enough(&mut self, stored: u64, capacity: u64) -> bool {
+        let more = COPIES_PER_STORED * (stored - self.stored) as f64;
+        self.stored = stored;
+        self.copies = (self.copies + more).min((capacity / COPIES_BURST) as f64);
+        self.copies < 0.0
+    }
+
+    pub(crate) fn note_moved(&mut self, bytes: u64) {
+        self.copies -= bytes as f64;
+    }
 }
 
 /// How an attempt to empty a victim went.
@@ -67,8 +76,8 @@ enum Least {
 struct Survey {
     /// A segment with nothing live.
     wholly_dead: Option<SegmentId>,
-    /// The sealed segment with the most dead bytes, and how many.
-    most_dead: Option<(SegmentId, u32)>,
+    /// The sealed segment that compaction gains most by, and how much that is.
+    gainful: Option<(SegmentId, f64)>,
     /// The segment of each log that was sealed first, and its place in the order of sealing.
     oldest: [Option<(SegmentId, u64)>; LOGS],
     /// Bytes used in sealed segments, and the dead of them.
@@ -82,7 +91,7 @@ impl Default for Survey {
     fn default() -> Survey {
         Survey {
             wholly_dead: None,
-            most_dead: None,
+            gainful: None,
             oldest: [None; LOGS],
             used: 0,
             dead: 0,
@@ -167,13 +176,11 @@ impl Cache {
             return Step::Emptied;
         }
         let over_bound = survey.dead * DEAD_SHARE > survey.used;
-        if let Some((segment, dead)) = survey.most_dead {
-            // A victim that gives back less than an item's worth would be copied for nothing.
-            let enough = dead as usize * DEAD_SHARE as usize >= self.heap.segment_size();
-            if enough && (over_bound || !self.config().evict) {
-                self.drain(turn, reclaimer, segment, Mercy::All);
-                return Step::Emptied;
-            }
+        if let Some((segment, _)) = survey.gainful
+            && (over_bound || !self.config().evict)
+        {
+            self.drain(turn, reclaimer, segment, Mercy::All);
+            return Step::Emptied;
         }
         let waits = if survey.waiting { Step::Wait } else { Step::Nothing };
         if !self.config().evict {
@@ -196,7 +203,10 @@ impl Cache {
     fn survey(&self, turn: &Turn<'_>) -> Survey {
         let mut survey = Survey::default();
         let horizon = self.epochs.horizon();
-        let touched = self.pool.lock().touched();
+        let (touched, newest) = {
+            let state = self.pool.lock();
+            (state.touched(), state.sealed_order())
+        };
         for segment in (0..touched).map(SegmentId) {
             let header = self.heap.header(segment);
             if header.state() != SegmentState::Sealed || header.uploads.load(Ordering::Acquire) > 0 {
@@ -212,10 +222,14 @@ impl Cache {
             if self.is_wholly_dead(segment, header, turn.tick) {
                 survey.wholly_dead = Some(segment);
             }
-            if survey.most_dead.is_none_or(|(_, dead)| used - live > dead) {
-                survey.most_dead = Some((segment, used - live));
-            }
             let order = header.sealed_order.load(Ordering::Relaxed);
+            // A victim that gives back less than a share of a segment would be copied for nothing.
+            if u64::from(used - live) * DEAD_SHARE >= self.heap.segment_size() as u64 {
+                let gain = gain(used, live, newest.saturating_sub(order));
+                if survey.gainful.is_none_or(|(_, most)| gain > most) {
+                    survey.gainful = Some((segment, gain));
+                }
+            }
             let oldest = &mut survey.oldest[header.log()];
             if oldest.is_none_or(|(_, oldest)| order < oldest) {
                 *oldest = Some((segment, order));
@@ -309,232 +323,13 @@ impl Cache {
             }
         }
     }
+}
 
-    /// Empties a sealed segment and retires it.
-    fn drain(&self, turn: &Turn<'_>, _reclaimer: &mut Reclaimer, segment: SegmentId, mercy: Mercy) {
-        let header = self.heap.header(segment);
-        header.set_state(SegmentState::Draining);
-        let live_before = u64::from(header.live());
-        let mut kept = 0;
-        let mut walk = self.heap.walk(segment);
-        let mut ahead = VecDeque::with_capacity(LOOK_AHEAD);
-        loop {
-            while ahead.len() < LOOK_AHEAD
-                && let Some((location, item)) = walk.next()
-            {
-                let hash = self.hash_of(item);
-                self.index.prefetch(&self.heap, hash);
-                self.ledger.prefetch(hash);
-                ahead.push_back((location, item, hash));
-            }
-            let Some((location, item, hash)) = ahead.pop_front() else {
-                break;
-            };
-            if item.is_piece() {
-                self.drain_piece(turn, location, item, mercy, header, &mut kept);
-            } else if !item.is_filler() {
-                self.drain_item(turn, location, item, hash, mercy, header, &mut kept);
-            }
-        }
-        if matches!(mercy, Mercy::Read(_)) {
-            let evicted = live_before.saturating_sub(u64::from(kept));
-            let capacity = self.capacity();
-            let worth = header.worth_per_byte();
-            self.eviction.note_evicted(worth, evicted, capacity);
-            if self.eviction.ghost.fit(self.items()) {
-                self.balance_budget();
-            }
-        }
-        turn.tally.relocated_bytes.add(u64::from(kept));
-        turn.tally.segments_reclaimed.add(1);
-        // No slot points in any more: readers that found one before are waited for.
-        header
-            .retired_epoch
-            .store(self.epochs.retire(), Ordering::Relaxed);
-        header.set_state(SegmentState::Retired);
-        self.pool.lock().retire(segment);
-    }
-
-    fn hash_of(&self, item: ItemRef<'_>) -> KeyHash {
-        if item.is_piece() {
-            KeyHash(item.piece_owner())
-        } else {
-            self.index.hash(item.key())
-        }
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "one step of `drain`, which owns these")]
-    fn drain_item(
-        &self,
-        turn: &Turn<'_>,
-        location: Location,
-        item: ItemRef<'_>,
-        hash: KeyHash,
-        mercy: Mercy,
-        segment: &SegmentHeader,
-        kept: &mut u32,
-    ) {
-        let mut locked = self.index.lock(&self.heap, hash);
-        let Some(entry) = locked.find_location(location) else {
-            return;
-        };
-        if let Some(cause) = self.death(location, item.deadline(), turn.tick) {
-            locked.remove(&entry);
-            drop(locked);
-            self.bury(turn, &entry, cause);
-            return;
-        }
-        let len = self.heap.aligned(item.len()) as u32;
-        // A chained item is judged by its first piece, and its head goes along.
-        let judged = !item.is_chained();
-        if let Some(cause) = refused(mercy, &entry).filter(|_| judged) {
-            locked.remove(&entry);
-            drop(locked);
-            self.bury_evicted(turn, &entry, cause);
-            return;
-        }
-        drop(locked);
-        let place = self.place_kept(turn, mercy, &entry, segment);
-        let Some(room) = self.reserve_for_survivor(&place, item.len()) else {
-            self.evict_location(turn, location, hash);
-            return;
-        };
-        let new = room.location();
-        let header = item.header();
-        let copy = copy_item(room, &header, item);
-        let mut locked = self.index.lock(&self.heap, hash);
-        // Asked of the old place and after the room was had: a flush before that sees an old segment here, a flush after
-        // it sees an old segment there.
-        let entry = locked.find_location(location);
-        let Some(entry) = entry.filter(|_| self.death(location, item.deadline(), turn.tick).is_none()) else {
-            drop(locked);
-            self.count_dead(new, item.len(), place.deadline);
-            return self.bury_if_dead(turn, location, hash);
-        };
-        copy.take_over(item);
-        self.change_expiring(new, item.len(), place.deadline, item.deadline());
-        let heat = if judged {
-            kept_heat(mercy, &entry)
-        } else {
-            entry.heat
-        };
-        locked.replace(&entry, new, heat);
-        drop(locked);
-        *kept += len;
-        segment.dead.fetch_add(len, Ordering::Relaxed);
-    }
-
-    /// Counts a live item as gone for want of room, and remembers its key and how long it stayed.
-    fn bury_evicted(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
-        let idle = entry.item.header().idle_secs(turn.secs);
-        self.eviction.evicted_idle_secs.store(idle, Ordering::Relaxed);
-        // One more than it was read: that it will be asked for again.
-        self.eviction.ghost.put(entry.hash, entry.heat.level() + 1);
-        let segment = self.heap.header(self.heap.segment_of(entry.location));
-        let size = entry.item.judged_len();
-        self.eviction.note_stay(size, entry.heat, segment, turn.tick);
-        self.bury(turn, entry, cause);
-    }
-
-    /// Where an item of a victim goes.
-    fn place_kept(&self, turn: &Turn<'_>, mercy: Mercy, entry: &Entry<'_>, segment: &SegmentHeader) -> Place {
-        let (size, deadline) = (entry.item.judged_len(), entry.item.deadline());
-        match mercy {
-            Mercy::All => self
-                .eviction
-                .place_survivor(size, entry.heat, deadline, turn.tick, segment),
-            Mercy::Read(_) => {
-                let worth = segment.worth_per_byte();
-                self.eviction
-                    .place_again(size, entry.heat, deadline, turn.tick, worth)
-            }
-        }
-    }
-
-    /// The item at `location` could not be moved: it goes.
-    fn evict_location(&self, turn: &Turn<'_>, location: Location, hash: KeyHash) {
-        let mut locked = self.index.lock(&self.heap, hash);
-        if let Some(entry) = locked.find_location(location) {
-            locked.remove(&entry);
-            drop(locked);
-            self.bury_evicted(turn, &entry, Cause::Evicted);
-        }
-    }
-
-    fn bury_if_dead(&self, turn: &Turn<'_>, location: Location, hash: KeyHash) {
-        let mut locked = self.index.lock(&self.heap, hash);
-        if let Some(entry) = locked.find_location(location) {
-            // It was flushed or expired between the two looks.
-            let cause = self
-                .death(location, entry.item.deadline(), turn.tick)
-                .unwrap_or(Cause::Flushed);
-            locked.remove(&entry);
-            drop(locked);
-            self.bury(turn, &entry, cause);
-        }
-    }
-
-    /// A piece of a chained value: moved if its owner stays, else the owner goes.
-    fn drain_piece(
-        &self,
-        turn: &Turn<'_>,
-        location: Location,
-        piece: ItemRef<'_>,
-        mercy: Mercy,
-        segment: &SegmentHeader,
-        kept: &mut u32,
-    ) {
-        let bytes = piece.piece_bytes();
-        let old = Piece {
-            location,
-            len: bytes.len(),
-        };
-        let hash = KeyHash(piece.piece_owner());
-        let owns = |item: ItemRef<'_>| item.is_chained() && item.pieces().any(|piece| piece == old);
-        let mut locked = self.index.lock(&self.heap, hash);
-        let Some(entry) = locked.find_by(owns) else { return };
-        let len = self.heap.aligned(piece.len()) as u32;
-        let death = self.death(entry.location, entry.item.deadline(), turn.tick);
-        if let Some(cause) = death {
-            locked.remove(&entry);
-            drop(locked);
-            self.bury(turn, &entry, cause);
-            return;
-        }
-        let judged = entry.item.pieces().next() == Some(old);
-        if let Some(cause) = refused(mercy, &entry).filter(|_| judged) {
-            locked.remove(&entry);
-            drop(locked);
-            return self.bury_evicted(turn, &entry, cause);
-        }
-        drop(locked);
-        let place = self.place_kept(turn, mercy, &entry, segment);
-        let Some(mut room) = self.reserve_for_survivor(&place, piece.len()) else {
-            return self.evict_location(turn, entry.location, hash);
-        };
-        room.write_piece_header(bytes.len(), hash.0);
-        room.put(PIECE_HEADER, bytes);
-        let new = Piece {
-            location: room.location(),
-            len: bytes.len(),
-        };
-        let mut locked = self.index.lock(&self.heap, hash);
-        // The owner itself may have moved; a copy that is still being made takes its table under this lock.
-        let moved = locked.find_by(owns).is_some_and(|entry| {
-            self.change_expiring(new.location, piece.len(), place.deadline, entry.item.deadline());
-            if judged {
-                locked.replace(&entry, entry.location, kept_heat(mercy, &entry));
-            }
-            locked.change_in_place(|| entry.item.replace_piece(old, new))
-        });
-        drop(locked);
-        if moved {
-            *kept += len;
-            segment.dead.fetch_add(len, Ordering::Relaxed);
-        } else {
-            self.count_dead(new.location, piece.len(), place.deadline);
-        }
-    }
+/// What compaction gains by a segment: the dead bytes, for what it costs to read all and write what lives, and the longer the
+/// less has died lately. Source: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System"
+/// (1992). With the most dead bytes alone, segments were emptied that would have been wholly dead soon.
+fn gain(used: u32, live: u32, sealed_since: u64) -> f64 {
+    f64::from(used - live) / f64::from(used + live) * (sealed_since + 1) as f64
 }
 
 /// Whether most of a segment has expired and the rest lives on for so long that it had better move: items of unlike lives
@@ -542,42 +337,4 @@ impl Cache {
 pub(crate) fn is_held_back(header: &SegmentHeader, tick: u32) -> bool {
     let age = tick.saturating_sub(header.opened_tick());
     header.max_deadline().saturating_sub(tick) > age / 2 && header.expired(tick) > header.used() / 2
-}
-
-/// Why a live item has to go, if `mercy` says so.
-fn refused(mercy: Mercy, entry: &Entry<'_>) -> Option<Cause> {
-    match mercy {
-        Mercy::All => None,
-        Mercy::Read(cause) => (!entry.heat.hit).then_some(cause),
-    }
-}
-
-/// The heat of an item in its new place: what eviction keeps has to be read again to be kept again.
-fn kept_heat(mercy: Mercy, entry: &Entry<'_>) -> Heat {
-    match mercy {
-        Mercy::All => entry.heat,
-        Mercy::Read(_) => entry.heat.cooled(),
-    }
-}
-
-/// Writes a copy of `item` with another header.
-pub(crate) fn copy_item<'a>(room: crate::item::Room<'a>, header: &Header, item: ItemRef<'_>) -> ItemRef<'a> {
-    if item.is_chained() {
-        let pieces: Vec<Piece> = item.pieces().collect();
-        room.write_chained(header, item.key(), item.value_len(), &pieces)
-    } else {
-        room.write(header, item.key(), &[item.inline_value()])
-    }
-}
-
-/// The shape of `item`'s value.
-pub(crate) fn value_shape(item: ItemRef<'_>) -> ValueShape {
-    if item.is_chained() {
-        ValueShape::Chained {
-            len: item.value_len(),
-            pieces: item.pieces().count(),
-        }
-    } else {
-        ValueShape::Inline(item.value_len())
-    }
 }

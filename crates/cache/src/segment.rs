@@ -7,7 +7,7 @@ use scrubjay_base::sync::whole::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ord
 
 use scrubjay_io::memory::{HUGE_PAGE_SIZE, Memory};
 
-use crate::item::{ItemRef, NEVER, Room};
+use crate::item::{ItemRef, NEVER, Outline, Room};
 use crate::line::{Line, Location};
 
 /// Lines in a page of the index.
@@ -57,6 +57,9 @@ pub(crate) struct SegmentHeader {
     pub(crate) pins: AtomicU32,
     /// Unfinished uploads with pieces here; the segment is not emptied meanwhile.
     pub(crate) uploads: AtomicU32,
+    /// Where in each part of the segment but the first an item begins first, 0 while none does; written by the appender whose
+    /// item ends there.
+    part_starts: [AtomicU32; PARTS - 1],
     /// Which life of the segment this is; global and never reused.
     pub(crate) incarnation: AtomicU64,
     /// Order in which segments were sealed.
@@ -77,11 +80,18 @@ pub(crate) struct SegmentHeader {
     worth: AtomicI64,
 }
 
+/// Parts of a segment that can be walked at once: the way from an item to the next leads through its header, and many ways
+/// at once wait for memory once.
+const PARTS: usize = 4;
+
 /// Bins of deadlines of a segment.
 const BINS: usize = 8;
 
 /// Parts of one in which worth is kept.
 const WORTH_SCALE: f64 = 65536.0;
+
+/// Bytes from an item's start within which its header and a key of usual length end.
+const HEAD_AND_KEY: usize = 48;
 
 const _: () = assert!(size_of::<SegmentHeader>() == 128);
 
@@ -209,6 +219,9 @@ impl SegmentHeader {
         self.expiring
             .iter()
             .for_each(|bin| bin.store(0, Ordering::Relaxed));
+        self.part_starts
+            .iter()
+            .for_each(|start| start.store(0, Ordering::Relaxed));
         self.write_offset.store(SEGMENT_START, Ordering::Relaxed);
         self.end.store(0, Ordering::Relaxed);
         self.dead.store(0, Ordering::Relaxed);
@@ -395,6 +408,11 @@ impl Heap {
         prefetch(self.base.wrapping_add(offset));
     }
 
+    fn address(&self, segment: SegmentId, offset: u32) -> *const u8 {
+        let offset = ((segment.0 as usize) << self.segment_shift) + offset as usize;
+        self.base.wrapping_add(offset)
+    }
+
     /// Hints the processor to fetch a line of the index.
     #[inline]
     pub(crate) fn prefetch_line(&self, line: &Line) {
@@ -418,11 +436,20 @@ impl Heap {
             header.write_offset.store(size + 1, Ordering::Relaxed);
             return Append::Closed;
         }
+        for part in self.part(at) + 1..=self.part(at + len).min(PARTS - 1) {
+            header.part_starts[part - 1].store(at + len, Ordering::Relaxed);
+        }
         // SAFETY: the fetch_add gave this range to this caller alone; inside the segment by the comparison.
         Append::Room(unsafe {
             let offset = ((segment.0 as usize) << self.segment_shift) + at as usize;
             Room::new(self.base.add(offset), len as usize, self.location(segment, at))
         })
+    }
+
+    /// The part of a segment that an offset lies in; the end lies in none.
+    #[inline]
+    fn part(&self, offset: u32) -> usize {
+        (offset >> (self.segment_shift - PARTS.ilog2())) as usize
     }
 
     /// Takes what is left at the end of an open segment, at most `len` and at least `min` bytes.
@@ -461,6 +488,83 @@ impl Heap {
             offset += self.aligned(item.len()) as u32;
             Some((location, item))
         })
+    }
+}
+
+/// A walk of all items and pieces in a sealed segment, live and dead, that goes on in each part of it in turn and has the
+/// processor fetch what it comes to next.
+pub(crate) struct Walk<'a> {
+    heap: &'a Heap,
+    segment: SegmentId,
+    /// Where the walk of each part is, and where it ends.
+    parts: [(u32, u32); PARTS],
+    /// Parts that are not at their end, one behind the other, and which of them is next.
+    count: usize,
+    turn: usize,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(heap: &'a Heap, segment: SegmentId) -> Walk<'a> {
+        let header = heap.header(segment);
+        let end = header.used() + SEGMENT_START;
+        let mut walk = Walk {
+            heap,
+            segment,
+            parts: [(0, 0); PARTS],
+            count: 0,
+            turn: 0,
+        };
+        let mut start = SEGMENT_START;
+        let starts = header
+            .part_starts
+            .iter()
+            .map(|start| start.load(Ordering::Relaxed));
+        for next in starts.filter(|start| *start != 0).chain([end]) {
+            if start < next {
+                walk.parts[walk.count] = (start, next);
+                walk.count += 1;
+                walk.fetch(start);
+            }
+            start = next;
+        }
+        walk
+    }
+
+    /// Hints the processor to fetch an item's header and the start of its key.
+    fn fetch(&self, offset: u32) {
+        let at = self.heap.address(self.segment, offset);
+        prefetch(at);
+        prefetch(at.wrapping_add(HEAD_AND_KEY));
+    }
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = (Location, ItemRef<'a>, Outline<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.count == 0 {
+            return None;
+        }
+        let part = self.turn;
+        let (offset, end) = self.parts[part];
+        let location = self.heap.location(self.segment, offset);
+        let item = self.heap.item(location);
+        let outline = item.outline();
+        let next = offset + self.heap.aligned(outline.len) as u32;
+        self.turn += 1;
+        if next < end {
+            self.parts[part].0 = next;
+            self.fetch(next);
+        } else {
+            self.count -= 1;
+            self.parts.copy_within(part + 1.., part);
+            self.turn = part;
+        }
+        if self.turn >= self.count {
+            self.turn = 0;
+        }
+        Some((location, item, outline))
     }
 }
 

@@ -414,7 +414,7 @@ impl Worker {
             ..header
         };
         let new_header = changed(*expected);
-        let len = new_header.item_len(key.len(), crate::reclaim::value_shape(item));
+        let len = new_header.item_len(key.len(), crate::drain::value_shape(item));
         let heat = cache
             .index
             .find(&cache.heap, hash, key)
@@ -434,7 +434,7 @@ impl Worker {
             cache.count_dead(new, len, place.deadline);
             return Rewrite::Changed;
         };
-        let copy = crate::reclaim::copy_item(room, &changed(seen), found.item);
+        let copy = crate::drain::copy_item(room, &changed(seen), found.item);
         let mut locked = cache.index.lock(&cache.heap, hash);
         let entry = self
             .live_entry(&locked, key)

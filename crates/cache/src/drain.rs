@@ -1,0 +1,344 @@
+//! Emptying a segment: each item is looked up by its own address, under its line's lock; what no slot names is dead already.
+//!
+//! Nobody has looked at most of it for a long time, so the time goes into waiting for memory: the segment is walked in
+//! several parts at once, and lines of index and ledger are fetched while those of items before are worked on.
+
+use scrubjay_base::sync::whole::Ordering;
+
+use crate::api::Cause;
+use crate::cache::Cache;
+use crate::eviction::Place;
+use crate::index::{Entry, HomePage, KeyHash};
+use crate::item::{Header, ItemRef, Kind, PIECE_HEADER, Piece, Room, ValueShape};
+use crate::line::{Heat, Location};
+use crate::reclaim::Reclaimer;
+use crate::segment::{SegmentHeader, SegmentId, SegmentState, Walk};
+use crate::worker::Turn;
+
+/// Items ahead of the one being worked on whose lines of index and ledger are fetched.
+const LOOK_AHEAD: usize = 32;
+
+/// Items ahead of it whose lines of the index have come, so that they tell which overflow lines to fetch.
+const LOOK_AHEAD_OVERFLOW: usize = 8;
+
+/// What is done with live items of a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mercy {
+    /// All are moved: compaction.
+    All,
+    /// Those that were read since they were put there are moved; the others are evicted for this cause.
+    Read(Cause),
+}
+
+/// A segment that is being emptied.
+struct Drain<'a> {
+    cache: &'a Cache,
+    turn: &'a Turn<'a>,
+    segment: &'a SegmentHeader,
+    mercy: Mercy,
+    /// So much was moved lately that one read is not enough to be moved.
+    is_strict: bool,
+    /// Bytes that were moved.
+    kept: u32,
+    /// Bytes of this segment that died meanwhile by this hand, those of pieces left out.
+    dead: u32,
+}
+
+/// What the walk came to, some steps before it is worked on.
+#[derive(Clone, Copy)]
+struct Ahead<'a> {
+    location: Location,
+    item: ItemRef<'a>,
+    kind: Kind,
+    len: usize,
+    hash: KeyHash,
+    home: HomePage<'a>,
+}
+
+impl Cache {
+    /// Empties a sealed segment and retires it.
+    pub(crate) fn drain(&self, turn: &Turn<'_>, reclaimer: &mut Reclaimer, segment: SegmentId, mercy: Mercy) {
+        let header = self.heap.header(segment);
+        header.set_state(SegmentState::Draining);
+        let live_before = u64::from(header.live());
+        let mut drain = Drain {
+            cache: self,
+            turn,
+            segment: header,
+            mercy,
+            is_strict: reclaimer.has_moved_enough(self.created_bytes(), self.capacity()),
+            kept: 0,
+            dead: 0,
+        };
+        drain.walk(segment);
+        let kept = u64::from(drain.kept);
+        header.dead.fetch_add(drain.dead, Ordering::Relaxed);
+        if matches!(mercy, Mercy::Read(_)) {
+            reclaimer.note_moved(kept);
+            let evicted = live_before.saturating_sub(kept);
+            self.eviction
+                .note_evicted(header.worth_per_byte(), evicted, self.capacity());
+            if self.eviction.ghost.fit(self.items()) {
+                self.balance_budget();
+            }
+        }
+        turn.tally.relocated_bytes.add(kept);
+        turn.tally.segments_reclaimed.add(1);
+        // No slot points in any more: readers that found one before are waited for.
+        header
+            .retired_epoch
+            .store(self.epochs.retire(), Ordering::Relaxed);
+        header.set_state(SegmentState::Retired);
+        self.pool.lock().retire(segment);
+    }
+}
+
+impl<'a> Drain<'a> {
+    fn walk(&mut self, segment: SegmentId) {
+        let cache = self.cache;
+        let mut walk = Walk::new(&cache.heap, segment);
+        let mut ahead: [Option<Ahead<'_>>; LOOK_AHEAD] = [None; LOOK_AHEAD];
+        let mut at = 0;
+        // The rest of the walk, then a round more for what is still ahead.
+        let mut left = LOOK_AHEAD;
+        while left > 0 {
+            let next = walk.next().map(|(location, item, outline)| {
+                let hash = match outline.kind {
+                    Kind::Piece => KeyHash(item.piece_owner()),
+                    _ => cache.index.hash(outline.key),
+                };
+                cache.ledger.prefetch(hash);
+                Ahead {
+                    location,
+                    item,
+                    kind: outline.kind,
+                    len: outline.len,
+                    hash,
+                    home: cache.index.prefetch(&cache.heap, hash),
+                }
+            });
+            left -= usize::from(next.is_none());
+            let now = std::mem::replace(&mut ahead[at], next);
+            at = (at + 1) % LOOK_AHEAD;
+            if let Some(soon) = &ahead[(at + LOOK_AHEAD_OVERFLOW) % LOOK_AHEAD] {
+                cache.index.prefetch_overflow(&cache.heap, soon.hash, soon.home);
+            }
+            let Some(now) = now else { continue };
+            match now.kind {
+                Kind::Inline | Kind::Chained => self.item(&now),
+                Kind::Piece => self.piece(now.location, now.item),
+                Kind::Filler => {}
+            }
+        }
+    }
+
+    fn item(&mut self, now: &Ahead<'a>) {
+        let (cache, turn) = (self.cache, self.turn);
+        let &Ahead {
+            location, item, hash, ..
+        } = now;
+        let mut locked = cache.index.lock_at(&cache.heap, hash, now.home);
+        let Some(entry) = locked.find_location(location) else {
+            return;
+        };
+        if let Some(cause) = cache.death(location, item.deadline(), turn.tick) {
+            locked.remove(&entry);
+            drop(locked);
+            return self.bury(&entry, cause, now.len);
+        }
+        // A chained item is judged by its first piece, and its head goes along.
+        let judged = !item.is_chained();
+        if let Some(cause) = self.refused(&entry).filter(|_| judged) {
+            locked.remove(&entry);
+            drop(locked);
+            self.note_evicted(&entry);
+            return self.bury(&entry, cause, now.len);
+        }
+        drop(locked);
+        let place = self.place_kept(&entry);
+        let Some(room) = cache.reserve_for_survivor(&place, item.len()) else {
+            return self.evict(location, hash);
+        };
+        let new = room.location();
+        let header = item.header();
+        let copy = copy_item(room, &header, item);
+        let mut locked = cache.index.lock(&cache.heap, hash);
+        // Asked of the old place and after the room was had: a flush before that sees an old segment here, a flush after
+        // it sees an old segment there.
+        let entry = locked.find_location(location);
+        let Some(entry) = entry.filter(|_| cache.death(location, item.deadline(), turn.tick).is_none())
+        else {
+            drop(locked);
+            cache.count_dead(new, item.len(), place.deadline);
+            return self.bury_if_dead(location, hash);
+        };
+        copy.take_over(item);
+        cache.change_expiring(new, item.len(), place.deadline, item.deadline());
+        let heat = if judged {
+            kept_heat(self.mercy, &entry)
+        } else {
+            entry.heat
+        };
+        locked.replace(&entry, new, heat);
+        drop(locked);
+        self.note_kept(item.len());
+    }
+
+    /// Why a live item has to go, if it has.
+    fn refused(&self, entry: &Entry<'_>) -> Option<Cause> {
+        let keeps = entry.heat.hit && (!self.is_strict || entry.heat.reads() > 1);
+        match self.mercy {
+            Mercy::All => None,
+            Mercy::Read(cause) => (!keeps).then_some(cause),
+        }
+    }
+
+    /// Counts an item of this segment that no slot points at any more. The segment's bins of deadlines are let be: nobody asks
+    /// an empty one.
+    fn bury(&mut self, entry: &Entry<'_>, cause: Cause, len: usize) {
+        let own = self.cache.heap.aligned(len);
+        let bytes = if entry.item.is_chained() {
+            self.cache.whole_len(entry.item)
+        } else {
+            own
+        };
+        self.cache.note_gone(self.turn, entry, cause, bytes as u64);
+        self.dead += own as u32;
+    }
+
+    fn note_kept(&mut self, len: usize) {
+        let len = self.cache.heap.aligned(len) as u32;
+        self.kept += len;
+        self.dead += len;
+    }
+
+    /// A live item goes for want of room: remembers its key and how long it stayed.
+    fn note_evicted(&self, entry: &Entry<'_>) {
+        let eviction = &self.cache.eviction;
+        let idle = entry.item.header().idle_secs(self.turn.secs);
+        eviction.evicted_idle_secs.store(idle, Ordering::Relaxed);
+        // One more than it was read: that it will be asked for again.
+        eviction.ghost.put(entry.hash, entry.heat.level() + 1);
+        let heap = &self.cache.heap;
+        let segment = heap.header(heap.segment_of(entry.location));
+        let size = entry.item.judged_len();
+        eviction.note_stay(size, entry.heat, segment, self.turn.tick);
+    }
+
+    /// Where an item of the segment goes.
+    fn place_kept(&self, entry: &Entry<'_>) -> Place {
+        let (size, deadline) = (entry.item.judged_len(), entry.item.deadline());
+        let (eviction, tick) = (&self.cache.eviction, self.turn.tick);
+        match self.mercy {
+            Mercy::All => eviction.place_survivor(size, entry.heat, deadline, tick, self.segment),
+            Mercy::Read(_) => {
+                let worth = self.segment.worth_per_byte();
+                eviction.place_again(size, entry.heat, deadline, tick, worth)
+            }
+        }
+    }
+
+    /// The item at `location`, in this segment or elsewhere, could not be moved: it goes.
+    fn evict(&self, location: Location, hash: KeyHash) {
+        let mut locked = self.cache.index.lock(&self.cache.heap, hash);
+        if let Some(entry) = locked.find_location(location) {
+            locked.remove(&entry);
+            drop(locked);
+            self.note_evicted(&entry);
+            self.cache.bury(self.turn, &entry, Cause::Evicted);
+        }
+    }
+
+    fn bury_if_dead(&mut self, location: Location, hash: KeyHash) {
+        let mut locked = self.cache.index.lock(&self.cache.heap, hash);
+        if let Some(entry) = locked.find_location(location) {
+            // It was flushed or expired between the two looks.
+            let death = self.cache.death(location, entry.item.deadline(), self.turn.tick);
+            locked.remove(&entry);
+            drop(locked);
+            self.bury(&entry, death.unwrap_or(Cause::Flushed), entry.item.len());
+        }
+    }
+
+    /// A piece of a chained value: moved if its owner stays, else the owner goes.
+    fn piece(&mut self, location: Location, piece: ItemRef<'a>) {
+        let (cache, turn) = (self.cache, self.turn);
+        let bytes = piece.piece_bytes();
+        let old = Piece {
+            location,
+            len: bytes.len(),
+        };
+        let hash = KeyHash(piece.piece_owner());
+        let owns = |item: ItemRef<'_>| item.is_chained() && item.pieces().any(|piece| piece == old);
+        let mut locked = cache.index.lock(&cache.heap, hash);
+        let Some(entry) = locked.find_by(owns) else { return };
+        if let Some(cause) = cache.death(entry.location, entry.item.deadline(), turn.tick) {
+            locked.remove(&entry);
+            drop(locked);
+            return cache.bury(turn, &entry, cause);
+        }
+        let judged = entry.item.pieces().next() == Some(old);
+        if let Some(cause) = self.refused(&entry).filter(|_| judged) {
+            locked.remove(&entry);
+            drop(locked);
+            self.note_evicted(&entry);
+            return cache.bury(turn, &entry, cause);
+        }
+        drop(locked);
+        let place = self.place_kept(&entry);
+        let Some(mut room) = cache.reserve_for_survivor(&place, piece.len()) else {
+            return self.evict(entry.location, hash);
+        };
+        room.write_piece_header(bytes.len(), hash.0);
+        room.put(PIECE_HEADER, bytes);
+        let new = Piece {
+            location: room.location(),
+            len: bytes.len(),
+        };
+        let mut locked = cache.index.lock(&cache.heap, hash);
+        // The owner itself may have moved; a copy that is still being made takes its table under this lock.
+        let moved = locked.find_by(owns).is_some_and(|entry| {
+            cache.change_expiring(new.location, piece.len(), place.deadline, entry.item.deadline());
+            if judged {
+                locked.replace(&entry, entry.location, kept_heat(self.mercy, &entry));
+            }
+            locked.change_in_place(|| entry.item.replace_piece(old, new))
+        });
+        drop(locked);
+        if moved {
+            self.note_kept(piece.len());
+        } else {
+            cache.count_dead(new.location, piece.len(), place.deadline);
+        }
+    }
+}
+
+/// The heat of an item in its new place: what eviction keeps has to be read again to be kept again.
+fn kept_heat(mercy: Mercy, entry: &Entry<'_>) -> Heat {
+    match mercy {
+        Mercy::All => entry.heat,
+        Mercy::Read(_) => entry.heat.cooled(),
+    }
+}
+
+/// Writes a copy of `item` with another header.
+pub(crate) fn copy_item<'a>(room: Room<'a>, header: &Header, item: ItemRef<'_>) -> ItemRef<'a> {
+    if item.is_chained() {
+        let pieces: Vec<Piece> = item.pieces().collect();
+        room.write_chained(header, item.key(), item.value_len(), &pieces)
+    } else {
+        room.write(header, item.key(), &[item.inline_value()])
+    }
+}
+
+/// The shape of `item`'s value.
+pub(crate) fn value_shape(item: ItemRef<'_>) -> ValueShape {
+    if item.is_chained() {
+        ValueShape::Chained {
+            len: item.value_len(),
+            pieces: item.pieces().count(),
+        }
+    } else {
+        ValueShape::Inline(item.value_len())
+    }
+}
