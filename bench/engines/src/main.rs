@@ -21,9 +21,9 @@ const SHARE: usize = 4;
 pub const KINDS: [(&str, u32, bool); 5] = [
     ("get", 0, true),
     ("set", 100, true),
-    ("90 % get, 10 % set", 10, true),
-    ("90 % get, 10 % set, a quarter fits", 10, false),
-    ("50 % get, 50 % set, a quarter fits", 50, false),
+    ("mixed 90/10", 10, true),
+    ("mixed 90/10, a quarter fits", 10, false),
+    ("mixed 50/50, a quarter fits", 50, false),
 ];
 
 /// What the command line may say.
