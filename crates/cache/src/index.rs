@@ -283,6 +283,7 @@ impl Index {
         let (page, _) = self.page_of(heap, hash);
         for (_, slot) in page[hash.home()].matches(hash.tag()) {
             heap.prefetch(slot.location);
+            heap.prefetch_value(slot.location);
         }
     }
 
@@ -665,6 +666,8 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
         if !home.unchanged(seen) {
             return Look::Changed;
         }
+        // It is fetched along with the key: what a reader does before it comes to the value orders memory accesses.
+        heap.prefetch_value(slot.location);
         let item = heap.item(slot.location);
         if item.key() == key {
             return Look::Found(Found {
