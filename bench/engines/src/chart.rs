@@ -22,7 +22,10 @@ pub fn svg(cells: &[Cell], keys: u32) -> String {
             names.push(cell.engine);
         }
     }
-    let (width, height) = (LEFT + WIDTH + 10.0, TOP + ROW * KINDS.len() as f64);
+    let kinds: Vec<usize> = (0..KINDS.len())
+        .filter(|kind| cells.iter().any(|cell| cell.kind == *kind))
+        .collect();
+    let (width, height) = (LEFT + WIDTH + 10.0, TOP + ROW * kinds.len() as f64);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" \
          font-size=\"11\">\n<style>text{{fill:#333}}path{{stroke:#8888;fill:none}}\
@@ -35,9 +38,9 @@ pub fn svg(cells: &[Cell], keys: u32) -> String {
         bar(&mut text, x, 26.0, 9.0, 9.0, COLOURS[at % COLOURS.len()]);
         label(&mut text, x + 13.0, 35.0, "start", name);
     }
-    for kind in 0..KINDS.len() {
+    for (at, kind) in kinds.into_iter().enumerate() {
         let cells: Vec<&Cell> = cells.iter().filter(|cell| cell.kind == kind).collect();
-        panel(&mut text, TOP + ROW * kind as f64, KINDS[kind].0, &cells, &names);
+        panel(&mut text, TOP + ROW * at as f64, KINDS[kind].0, &cells, &names);
     }
     text + "</svg>\n"
 }

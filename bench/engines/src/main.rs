@@ -100,12 +100,17 @@ fn main() {
                     let row = rounds(&all, kind, *how, &requests[..threads], options.rounds);
                     print(&row);
                     cells.extend(row);
+                    draw_chart(&options, &cells);
                 }
             }
         }
     }
+}
+
+/// Writes the chart of what there is so far.
+fn draw_chart(options: &Options, cells: &[Cell]) {
     if let Some(path) = &options.svg
-        && let Err(error) = std::fs::write(path, chart::svg(&cells, options.keys))
+        && let Err(error) = std::fs::write(path, chart::svg(cells, options.keys))
     {
         eprintln!("{path}: {error}; give a place that can be written");
         std::process::exit(1);
