@@ -20,7 +20,7 @@ use crate::segment::SegmentHeader;
 const CLASSES: usize = 8;
 
 /// The class of an item of mean size that was not read yet.
-const CLASS_OF_MEAN: f32 = 3.0;
+const CLASS_OF_MEAN: i32 = 3;
 
 /// Logs of what is stored: one a TTL bucket, one a class.
 const LOGS_OF_STORED: usize = BUCKETS + CLASSES;
@@ -59,8 +59,10 @@ fn density(size: usize, heat: Heat) -> f32 {
 
 /// The class of density of an item where the mean item has `mean_size` bytes.
 pub(crate) fn class_of(density: f32, mean_size: u32) -> usize {
-    let octave = (density * mean_size as f32).log2() + CLASS_OF_MEAN;
-    octave.floor().clamp(0.0, (CLASSES - 1) as f32) as usize
+    let times_mean = density * mean_size as f32;
+    // The exponent of a positive number is the floor of its logarithm.
+    let octave = (times_mean.to_bits() >> (f32::MANTISSA_DIGITS - 1)) as i32 - (f32::MAX_EXP - 1);
+    (octave + CLASS_OF_MEAN).clamp(0, CLASSES as i32 - 1) as usize
 }
 
 /// Bytes that the state of eviction takes beside the heap of a cache of `memory_max` bytes until something is evicted.

@@ -320,6 +320,7 @@ impl Index {
         let (page, _) = self.page_of(heap, hash);
         for (_, slot) in page[hash.home()].matches(hash.tag()) {
             heap.prefetch(slot.location);
+            heap.prefetch_value(slot.location);
         }
     }
 
@@ -512,7 +513,12 @@ impl Index {
         }
         self.give_back(&mut resize, heap, epochs);
         if let Some(geometry) = self.start(&mut resize, heap, items) {
-            self.move_page(heap, geometry, hash.page(geometry.pages), pushed_out);
+            let number = hash.page(geometry.pages);
+            // A page before the frontier may have been given back: marked as moved, it would be found so by the next resize,
+            // whose table it will be part of.
+            if number as u64 >= self.frontier.load(Ordering::Relaxed) {
+                self.move_page(heap, geometry, number, pushed_out);
+            }
         }
     }
 
@@ -735,6 +741,8 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
         if !home.unchanged(seen) {
             return Look::Changed;
         }
+        // It is fetched along with the key: what a reader does before it comes to the value orders memory accesses.
+        heap.prefetch_value(slot.location);
         let item = heap.item(slot.location);
         if item.key() == key {
             return Look::Found(Found {
@@ -972,21 +980,43 @@ impl<'a> Locked<'a> {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use super::{GROW_ABOVE, Geometry, Index, PUNCH_BATCH};
+    use super::{GROW_ABOVE, Geometry, Index, KeyHash, PUNCH_BATCH};
     use crate::epoch::Epochs;
     use crate::segment::Heap;
 
-    #[test]
-    fn a_table_that_ends_with_a_batch_is_given_back_wholly() {
+    /// An empty index of so many pages, over a heap with room for more.
+    fn index_of(pages: usize) -> (Heap, Index, Epochs) {
         let heap = Heap::reserve(14, 64, 1024).expect("address space");
-        let (index, epochs) = (Index::new(1, 4), Epochs::new(1));
-        let pages = 2 * PUNCH_BATCH;
+        let index = Index::new(1, 4);
         let start = Geometry {
             extent: 0,
             pages,
             next_pages: 0,
         };
         index.geometry.store(start.encode(), Ordering::Release);
+        (heap, index, Epochs::new(1))
+    }
+
+    #[test]
+    fn a_page_that_was_given_back_is_not_touched_when_it_is_full_in_the_new_table() {
+        let pages = 4 * PUNCH_BATCH;
+        let (heap, index, epochs) = index_of(pages);
+        let items = (pages * GROW_ABOVE + 1) as u64;
+        let mut pushed_out = Vec::new();
+        for _ in 0..pages - 1 {
+            index.step(&heap, &epochs, items, 1, &mut pushed_out);
+        }
+        let is_marked = |page| heap.page(0, page).iter().any(|line| line.read().moved());
+        assert!(!is_marked(0), "the first page was given back");
+        assert!(is_marked(pages - 2), "the last that moved was not");
+        index.relieve(&heap, &epochs, KeyHash(0), items, &mut pushed_out);
+        assert!(!is_marked(0));
+    }
+
+    #[test]
+    fn a_table_that_ends_with_a_batch_is_given_back_wholly() {
+        let pages = 2 * PUNCH_BATCH;
+        let (heap, index, epochs) = index_of(pages);
         let items = (pages * GROW_ABOVE + 1) as u64;
         let mut pushed_out = Vec::new();
         // Nobody reads, so each step gives back what the one before it moved.

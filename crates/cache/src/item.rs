@@ -54,6 +54,9 @@ struct Layout {
     key: u8,
 }
 
+/// Room for the longest head of an item, and a word more.
+const HEAD_MAX: usize = 32;
+
 const FLAGS_WIDTH: [u8; 4] = [0, 1, 2, 4];
 const CAS_WIDTH: [u8; 4] = [0, 4, 5, 8];
 const CHAINED: u8 = 3;
@@ -264,6 +267,7 @@ impl<'a> ItemRef<'a> {
 
     /// Little-endian number of up to 4 bytes. One load for each width: a copy of so many bytes and a load of the copy would
     /// wait for each other.
+    #[inline]
     fn number(&self, offset: u8, width: u8) -> u32 {
         match *self.bytes(usize::from(offset), usize::from(width)) {
             [] => 0,
@@ -597,30 +601,25 @@ impl<'a> Room<'a> {
             | if header.win { WIN } else { 0 }
             | if header.fetched { FETCHED } else { 0 }
             | (header.last_access << LAST_ACCESS_SHIFT);
-        self.put(0, &word.to_le_bytes());
-        if shape.has_deadline() {
-            self.put(4, &header.deadline.to_le_bytes());
-        }
-        let cas = header.cas.unwrap_or(0).to_le_bytes();
-        self.put(layout.cas.into(), &cas[..shape.cas_width().into()]);
-        self.put(
-            layout.flags.into(),
-            &header.flags.to_le_bytes()[..(layout.key_len - layout.flags).into()],
-        );
-        self.put(layout.key_len.into(), &[key.len() as u8]);
-        match value {
-            ValueShape::Inline(len) => {
-                let width = usize::from(layout.key - layout.key_len - 1);
-                self.put(
-                    usize::from(layout.key_len) + 1,
-                    &(len as u32).to_le_bytes()[..width],
-                );
-            }
-            ValueShape::Chained { len, pieces } => {
-                self.put(usize::from(layout.key_len) + 1, &(len as u32).to_le_bytes());
-                self.put(usize::from(layout.key_len) + 5, &(pieces as u16).to_le_bytes());
-            }
-        }
+        let (len, pieces) = match value {
+            ValueShape::Inline(len) => (len, 0),
+            ValueShape::Chained { len, pieces } => (len, pieces),
+        };
+        let cas = header.cas.unwrap_or(0);
+        let mut head = [0; HEAD_MAX];
+        let mut write = |at: u8, number: u32| {
+            head[usize::from(at)..][..4].copy_from_slice(&number.to_le_bytes());
+        };
+        // All in whole words, from the front: what is too much of one is overwritten by the next, or not copied.
+        write(0, word);
+        write(4, header.deadline);
+        write(layout.cas, cas as u32);
+        write(layout.cas_high, (cas >> 32) as u32);
+        write(layout.flags, header.flags);
+        write(layout.key_len, key.len() as u32);
+        write(layout.key_len + 1, len as u32);
+        write(layout.key_len + 5, pieces as u32);
+        self.put(0, &head[..layout.key.into()]);
         self.put(layout.key.into(), key);
         // SAFETY: the item's immutable bytes up to the value are written; the caller writes the value before publishing.
         // Nobody recycles the room during `'a`.

@@ -201,15 +201,24 @@ impl Line {
     /// The slots whose tag is `tag`. To be believed only under the lock or after [`Line::unchanged`].
     #[inline]
     pub(crate) fn matches(&self, tag: u16) -> impl Iterator<Item = (usize, Slot)> + '_ {
-        (0..SLOTS).filter_map(move |slot| {
-            let meta = self.metas[slot].load(Ordering::Relaxed);
-            if meta >> TAG_SHIFT != tag {
-                return None;
+        // All metas are compared before one is looked at: where a match is found cannot be foretold, and a processor that
+        // foretells it wrongly waits for memory when it could have been at the next request.
+        let mut set = self.metas.iter().rev().fold(0u32, |set, meta| {
+            let differing = meta.load(Ordering::Relaxed) ^ (tag << TAG_SHIFT);
+            set << 1 | u32::from(differing < 1 << TAG_SHIFT)
+        });
+        std::iter::from_fn(move || {
+            while set != 0 {
+                let index = set.trailing_zeros() as usize;
+                set &= set - 1;
+                let (location, meta) = (&self.locations[index], &self.metas[index]);
+                let slot = Slot::decode(location.load(Ordering::Relaxed), meta.load(Ordering::Relaxed));
+                // Under a lock-free read it may be another by now.
+                if let Some(slot) = slot.filter(|slot| slot.tag == tag) {
+                    return Some((index, slot));
+                }
             }
-            Some((
-                slot,
-                Slot::decode(self.locations[slot].load(Ordering::Relaxed), meta)?,
-            ))
+            None
         })
     }
 

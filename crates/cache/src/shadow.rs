@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::ghost::Ghost;
 use crate::index::KeyHash;
@@ -49,6 +50,28 @@ struct Item {
     place: u32,
 }
 
+/// For keys that are hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(self.0.rotate_left(8) ^ u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+type Hashed = BuildHasherDefault<AsIs>;
+
 #[derive(Debug, Default)]
 struct Segment {
     keys: Vec<(u64, u32)>,
@@ -63,7 +86,7 @@ struct Segment {
 pub struct Shadow {
     ageing: Ageing,
     capacity: u64,
-    items: HashMap<u64, Item>,
+    items: HashMap<u64, Item, Hashed>,
     used: u64,
     logs: [VecDeque<Segment>; CLASSES],
     deadlines: BinaryHeap<Reverse<(u32, u64)>>,
@@ -80,7 +103,7 @@ impl Shadow {
         Shadow {
             ageing,
             capacity: capacity.max(1),
-            items: HashMap::new(),
+            items: HashMap::default(),
             used: 0,
             logs: Default::default(),
             deadlines: BinaryHeap::new(),

@@ -10,7 +10,7 @@ use crate::api::{
 use scrubjay_base::number::parse_u64;
 
 use crate::expiry::ttl_secs;
-use crate::index::{KeyHash, Locked};
+use crate::index::{Entry, KeyHash, Locked};
 use crate::item::{Header, ItemRef, ValueShape};
 use crate::line::{Heat, Location};
 use crate::sampler::Event;
@@ -49,6 +49,19 @@ impl Heir {
             heat,
             replaces: Cause::Replaced,
         }
+    }
+}
+
+/// The item that has a key's slot, under the line's lock.
+struct Occupant<'a> {
+    entry: Entry<'a>,
+    /// Why it may not be read any more, if so: an expired or flushed item may still have the slot.
+    death: Option<Cause>,
+}
+
+impl<'a> Occupant<'a> {
+    fn live(&self) -> Option<&Entry<'a>> {
+        self.death.is_none().then_some(&self.entry)
     }
 }
 
@@ -208,8 +221,12 @@ impl Worker {
         source: &mut Addition<'_>,
     ) -> Result<Option<Location>, StoreOutcome> {
         let cache = self.member.cache();
-        let locked = self.lock_with_room(hash);
-        let old = self.live_entry(&locked, key).map(|entry| entry.item.header());
+        let (locked, occupant) = self.lock_for_store(hash, key);
+        let old = occupant
+            .as_ref()
+            .filter(|_| conditions.any())
+            .and_then(Occupant::live);
+        let old = old.map(|entry| entry.item.header());
         let decision = decide(conditions, old.as_ref());
         if let Decision::Answer(outcome) = decision {
             drop(locked);
@@ -233,7 +250,7 @@ impl Worker {
             cache.change_deadlines(draft.location, draft.item, deadline, old.deadline);
         }
         let location = draft.location;
-        self.publish(locked, key, draft);
+        self.publish(locked, occupant, draft);
         Ok(Some(location))
     }
 
@@ -337,14 +354,18 @@ impl Worker {
             .count_dead(draft.location, draft.item.len(), deadline);
     }
 
-    /// Locks the key's line; if its page is full, the index grows there first.
-    fn lock_with_room(&self, hash: KeyHash) -> Locked<'_> {
+    /// Locks the key's line and says what has its slot; if it has none and its page is full, the index grows there first.
+    fn lock_for_store(&self, hash: KeyHash, key: &[u8]) -> (Locked<'_>, Option<Occupant<'_>>) {
         let cache = self.member.cache();
         let mut attempts = 0;
         loop {
             let locked = cache.index.lock(&cache.heap, hash);
-            if locked.has_room() || attempts == RELIEF_ATTEMPTS {
-                return locked;
+            let occupant = locked.find(key).map(|entry| Occupant {
+                death: cache.death(entry.location, entry.item.deadline(), self.turn().tick),
+                entry,
+            });
+            if occupant.is_some() || locked.has_room() || attempts == RELIEF_ATTEMPTS {
+                return (locked, occupant);
             }
             drop(locked);
             attempts += 1;
@@ -352,35 +373,30 @@ impl Worker {
         }
     }
 
-    /// Points the key's slot at the draft. Releases the line's lock.
-    fn publish(&self, mut locked: Locked<'_>, key: &[u8], draft: Draft<'_>) {
+    /// Points the key's slot, which `old` has, at the draft. Releases the line's lock.
+    fn publish(&self, mut locked: Locked<'_>, old: Option<Occupant<'_>>, draft: Draft<'_>) {
         let cache = self.member.cache();
         let turn = self.turn();
-        // An expired or flushed item may still have the slot.
-        let old = locked.find(key);
-        let death = old
-            .as_ref()
-            .and_then(|old| cache.death(old.location, old.item.deadline(), turn.tick));
         let pushed_out = match &old {
             Some(old) => {
-                locked.replace(old, draft.location, old.heat);
+                locked.replace(&old.entry, draft.location, old.entry.heat);
                 None
             }
             None => locked.insert(draft.location, draft.heat),
         };
         let hash = locked.hash();
         drop(locked);
+        let bytes = cache.whole_len(draft.item) as u64;
         cache.eviction.note(hash, turn.tick, || {
-            let size = cache.whole_len(draft.item);
-            Event::Stored(size as u32, draft.item.deadline())
+            Event::Stored(bytes as u32, draft.item.deadline())
         });
         if let Some(pieces) = draft.pieces {
             pieces.keep();
         }
         turn.tally.created.add(1);
-        turn.tally.created_bytes.add(cache.whole_len(draft.item) as u64);
+        turn.tally.created_bytes.add(bytes);
         if let Some(old) = old {
-            cache.bury(&turn, &old, death.unwrap_or(draft.replaces));
+            cache.bury(&turn, &old.entry, old.death.unwrap_or(draft.replaces));
         }
         if let Some(victim) = pushed_out {
             cache.bury(&turn, &victim, Cause::Evicted);
@@ -499,8 +515,8 @@ impl Worker {
         draft: Draft<'_>,
         expected: Option<(Location, Header)>,
     ) -> bool {
-        let locked = self.lock_with_room(hash);
-        let same = match (self.live_entry(&locked, key), &expected) {
+        let (locked, occupant) = self.lock_for_store(hash, key);
+        let same = match (occupant.as_ref().and_then(Occupant::live), &expected) {
             (None, None) => true,
             (Some(entry), Some((location, header))) => {
                 entry.location == *location && entry.item.header().same_words(header)
@@ -508,7 +524,7 @@ impl Worker {
             _ => false,
         } && !self.is_flushed(&draft);
         if same {
-            self.publish(locked, key, draft);
+            self.publish(locked, occupant, draft);
         } else {
             drop(locked);
             self.discard(draft);

@@ -26,21 +26,25 @@ const GETS: usize = 1_000_000;
 /// A key: "key:" and ten digits.
 type Key = [u8; 14];
 
+/// So few items stay within what the processor keeps at hand: what look-ups cost without waiting for memory.
+const FEW_ITEMS: u64 = 10_000;
+
 /// Requests that a connection has under way.
 const DEPTH: usize = 16;
 
-/// Fills caches with `items` each and returns a table of what look-ups cost.
+/// Fills caches, one with few items and two with `items` each, and returns a table of what look-ups cost.
 ///
 /// # Errors
 /// The memory for it cannot be had.
 pub fn run(items: u64) -> Result<String, String> {
     let mut table = format!(
-        "{items} items of {VALUE_LEN} B, ns of processor time a look-up\n\
-         | huge pages | keys | threads | engine | text session, {DEPTH} deep | one by one |\n\
-         |---|---|---|---|---|---|\n"
+        "Items of {VALUE_LEN} B, ns of processor time a look-up\n\
+         | items | huge pages | keys | threads | engine, not fetched ahead | {DEPTH} fetched ahead | \
+         text session, {DEPTH} deep | one by one |\n\
+         |---|---|---|---|---|---|---|---|\n"
     );
     let mut notes = String::new();
-    for collapse in [false, true] {
+    for (items, collapse) in [(FEW_ITEMS, false), (items, false), (items, true)] {
         let cache = Cache::new(Config {
             collapse,
             ..Config::new((items as usize * ITEM_BYTES).max(64 << 20))
@@ -111,10 +115,11 @@ fn rows(shared: &Arc<Shared>, items: u64, table: &mut String) {
             };
             let _ = writeln!(
                 table,
-                "| {} MiB | {} | {threads} | {:.0} | {:.0} | {:.0} |",
+                "| {items} | {} MiB | {} | {threads} | {:.0} | {:.0} | {:.0} | {:.0} |",
                 shared.cache.usage().huge_page_bytes >> 20,
                 if zipf { "Zipf 0.99" } else { "uniform" },
-                spent(&|keys| look_up(&shared.cache, keys)),
+                spent(&|keys| look_up(&shared.cache, keys, false)),
+                spent(&|keys| look_up(&shared.cache, keys, true)),
                 spent(&|keys| ask(shared, keys, DEPTH)),
                 spent(&|keys| ask(shared, keys, 1)),
             );
@@ -134,12 +139,17 @@ fn draw(items: u64, zipf: bool, seed: u64) -> Vec<Key> {
     (0..GETS).map(|_| key(number())).collect()
 }
 
-fn look_up(cache: &Arc<Cache>, keys: &[Key]) -> Duration {
+fn look_up(cache: &Arc<Cache>, keys: &[Key], ahead: bool) -> Duration {
     let mut worker = cache.worker();
     let mut found = 0;
     let start = cpu_time();
     for turn in keys.chunks(DEPTH) {
         worker.begin_turn(Now::from_millis(6_000_000));
+        if ahead {
+            let mut slices = [b"".as_slice(); DEPTH];
+            slices.iter_mut().zip(turn).for_each(|(slice, key)| *slice = key);
+            worker.fetch_ahead(&slices[..turn.len()]);
+        }
         for key in turn {
             let hit = worker.get(&Get::key(key));
             found += hit.map_or(0, |hit| hit.value_len());
