@@ -335,7 +335,7 @@ impl Heap {
     }
 
     /// All that the workers share but single counters: headers, index and items, as they are while nobody else has them.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn bytes(&mut self) -> &[u8] {
         // SAFETY: the mapping is as long as it says and lives as long as `self`, which nobody else has.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.memory.len()) }

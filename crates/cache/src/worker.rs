@@ -630,7 +630,7 @@ fn next_random(state: &Cell<u64>) -> u64 {
     random
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Arc;
 
