@@ -117,7 +117,7 @@ fn settle_cpus(options: &Options) -> Result<(), OptionError> {
     let there = options::cpus_text(&there);
     Err(OptionError {
         message: format!(
-            "-o cpus={list}: this process cannot run on CPU {missing}; it may on {there} (nproc, taskset and cpuset say so)"
+            "-o worker_cpus={list}: this process cannot run on CPU {missing}; it may on {there} (nproc, taskset and cpuset say so)"
         ),
         exit: EXIT_USAGE,
     })
