@@ -95,7 +95,7 @@ pub struct Options {
     pub idle_timeout_secs: u32,
     /// Microseconds that a worker looks for requests before it sleeps (`-o busy_poll`); 0: none.
     pub busy_poll_micros: u32,
-    /// CPUs of the workers (`-o cpus`); none: any.
+    /// CPUs of the workers (`-o worker_cpus`); none: any.
     pub cpus: Vec<usize>,
     /// Protocols spoken (`-B`).
     pub protocol: Protocol,

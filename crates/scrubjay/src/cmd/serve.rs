@@ -42,7 +42,7 @@ const MAINTENANCE_PAUSE: Duration = Duration::from_millis(1);
 const CONNECTION_BYTES: u64 = 2 * scrubjay_net::resting_len::<Secure<epoll::Epoll>, CacheService>() as u64;
 
 const _: () = assert!(
-    CONNECTION_BYTES <= 2 * 80,
+    CONNECTION_BYTES <= 2 * 88,
     "there may be a hundred thousand idle ones"
 );
 
@@ -117,7 +117,7 @@ fn settle_cpus(options: &Options) -> Result<(), OptionError> {
     let there = options::cpus_text(&there);
     Err(OptionError {
         message: format!(
-            "-o cpus={list}: this process cannot run on CPU {missing}; it may on {there} (nproc, taskset and cpuset say so)"
+            "-o worker_cpus={list}: this process cannot run on CPU {missing}; it may on {there} (nproc, taskset and cpuset say so)"
         ),
         exit: EXIT_USAGE,
     })

@@ -26,9 +26,13 @@ fn wrong_options_are_refused_with_a_way_out() {
     check("-m 64 -I 33m", 64, "lower -I or raise -m");
     check("-p 99999", 64, "takes -1 to 65535");
     check("-t 0", 1, "takes 1 to 1024");
-    check("-o cpus=0:x", 64, "such as 0:2-5");
-    check("-t 2 -o cpus=0", 64, "1 for 2 workers");
-    check("-t 1 -o cpus=1023", 64, "cannot run on CPU 1023; it may on ");
+    check("-o worker_cpus=0:x", 64, "such as 0:2-5");
+    check("-t 2 -o worker_cpus=0", 64, "1 for 2 workers");
+    check(
+        "-t 1 -o worker_cpus=1023",
+        64,
+        "cannot run on CPU 1023; it may on ",
+    );
     check("-o busy_poll=10001", 1, "takes 0 to 10000");
     check("-Z", 64, "ssl_chain_cert");
     check("-Y /no/such/file", 71, "-Y /no/such/file: cannot read");

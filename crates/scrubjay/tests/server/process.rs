@@ -192,7 +192,7 @@ fn cpus_of(thread: &std::path::Path) -> String {
 fn a_worker_stays_on_its_cpu_and_looks_before_it_sleeps() {
     let allowed = cpus_of("/proc/thread-self".as_ref());
     let first: String = allowed.chars().take_while(char::is_ascii_digit).collect();
-    let server = Server::start(&format!("-t 1 -o cpus={first},busy_poll=50"));
+    let server = Server::start(&format!("-t 1 -o worker_cpus={first},busy_poll=50"));
     // Who is answered is answered by a worker that has taken its place.
     assert_eq!(ask(server.connect(), "version"), "VERSION 1.6.45");
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).expect("its threads");

@@ -42,14 +42,14 @@ pub(super) fn settle(options: &mut Options) -> Result<(), OptionError> {
     let (cpus, threads) = (options.cpus.len(), options.threads);
     if (1..threads).contains(&cpus) {
         let message = format!(
-            "-o cpus={}: {cpus} for {threads} workers; name a CPU for each, or lower -t",
+            "-o worker_cpus={}: {cpus} for {threads} workers; name a CPU for each, or lower -t",
             text(&options.cpus)
         );
         return Err(OptionError::new(EXIT_USAGE, message));
     }
     if cpus > threads {
         let notice = format!(
-            "of -o cpus={} the first {threads} are used, one for each worker (-t)",
+            "of -o worker_cpus={} the first {threads} are used, one for each worker (-t)",
             text(&options.cpus)
         );
         options.notices.push(notice);

@@ -166,9 +166,9 @@ pub const ROWS: &[Row] = &[
     Row::number("busy_poll", 0, 10_000, |o, n| o.busy_poll_micros = n as u32, "A worker looks for requests for this long before it sleeps, as long as some come in such a time: answers are faster and cores busier; 0 not at all")
         .extended().unit("microseconds").default("0")
         .shows("busy_poll", |o| o.busy_poll_micros.to_string()),
-    Row::text("cpus", "list", cpus::set, "CPUs that the workers stay on, the first on the first of the list and so on, such as 0:2-5; as many as workers (-t) at least")
+    Row::text("worker_cpus", "list", cpus::set, "CPUs that the workers stay on, the first on the first of the list and so on, such as 0:2-5; as many as workers (-t) at least")
         .extended().exit(EXIT_USAGE)
-        .shows("cpus", |o| if o.cpus.is_empty() { "any".to_owned() } else { cpus::text(&o.cpus) }),
+        .shows("worker_cpus", |o| if o.cpus.is_empty() { "any".to_owned() } else { cpus::text(&o.cpus) }),
     Row::number("hashpower", 12, 32, |_, _| {}, "Power of two that the hash table starts with")
         .extended().default("0").stat("hashpower_init")
         .no_effect("the index grows in small steps with the items"),
