@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use scrubjay_io::driver::Driver;
-use scrubjay_io::driver::epoll::{Epoll, Socket};
+use scrubjay_io::driver::Socket;
+use scrubjay_io::driver::epoll::Epoll;
 
 /// Bytes before the payload of each datagram. Source: memcached doc/protocol.txt, "UDP protocol".
 const FRAME_LEN: usize = 8;
@@ -169,7 +170,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::path::Path;
 
-    use scrubjay_io::driver::epoll::Socket;
+    use scrubjay_io::driver::Socket;
 
     use super::{Address, Datagrams};
 

@@ -26,6 +26,8 @@ pub(crate) struct Connection<D: Driver, S: Service> {
     leftover: Vec<u8>,
     /// Output that the socket did not take.
     unsent: Output<S::Shared>,
+    /// The driver took output that it could not send yet, and nothing is to go on before it has.
+    owes: bool,
     /// Close when everything is sent.
     closing: bool,
     /// There is work without new input.
@@ -77,6 +79,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
             token,
             leftover: Vec::new(),
             unsent: Output::default(),
+            owes: false,
             closing: false,
             again: false,
             later: false,
@@ -101,7 +104,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
 
     /// Whether replies wait for the peer to take them.
     pub(crate) fn has_unsent(&self) -> bool {
-        !self.unsent.is_empty()
+        !self.unsent.is_empty() || self.owes
     }
 
     /// Whether everything that had come by its last turn is answered.
@@ -120,7 +123,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         if self.has_unsent() {
             // Its input waits until it takes its replies.
             match self.send_unsent(lent) {
-                Sent::All if self.closing => return After::Close,
+                Sent::All if self.closing => return self.settle(lent, After::Close),
                 Sent::All => {}
                 Sent::Part => return self.wait_for(lent, Interest::Write),
                 Sent::Failed => return After::Close,
@@ -136,8 +139,9 @@ impl<D: Driver, S: Service> Connection<D, S> {
         match read {
             Read::End => After::Close,
             Read::Nothing if !self.again && !self.later => {
-                self.caught_up = readable;
-                self.wait_for(lent, Interest::Read)
+                let after = self.settle(lent, After::Wait);
+                self.caught_up = readable && !self.has_unsent();
+                after
             }
             Read::Nothing => self.handle_leftover(lent),
             Read::Bytes(len) => self.handle_read(lent, len),
@@ -194,13 +198,23 @@ impl<D: Driver, S: Service> Connection<D, S> {
         match self.send(lent) {
             Sent::Failed => After::Close,
             Sent::Part => self.wait_for(lent, Interest::Write),
-            Sent::All if self.closing => After::Close,
+            Sent::All if self.closing => self.settle(lent, After::Close),
             Sent::All => {
                 if next == Next::Partial {
                     lent.driver.acknowledge_now(&self.socket);
                 }
                 self.wait_for(lent, Interest::Read)
             }
+        }
+    }
+
+    /// What becomes of a connection that has nothing more to do: the driver may still have something to send for it.
+    fn settle(&mut self, lent: &mut Lent<'_, D, S>, after: After) -> After {
+        match (self.flush(lent), after) {
+            (Sent::All, After::Wait) => self.wait_for(lent, Interest::Read),
+            (Sent::All, after) => after,
+            (Sent::Part, _) => self.wait_for(lent, Interest::Write),
+            (Sent::Failed, _) => After::Close,
         }
     }
 
@@ -239,7 +253,20 @@ impl<D: Driver, S: Service> Connection<D, S> {
             Sent::Part => self.unsent.advance(sent),
             Sent::All | Sent::Failed => self.unsent = Output::default(),
         }
-        result
+        match result {
+            Sent::All if self.owes => self.flush(lent),
+            _ => result,
+        }
+    }
+
+    fn flush(&mut self, lent: &mut Lent<'_, D, S>) -> Sent {
+        let flushed = match lent.driver.flush(&self.socket) {
+            Ok(()) => Sent::All,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Sent::Part,
+            Err(_) => Sent::Failed,
+        };
+        self.owes = flushed == Sent::Part;
+        flushed
     }
 }
 

@@ -3,24 +3,13 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::Driver;
-use scrubjay_io::driver::epoll::Epoll;
 
 use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
 use crate::datagrams::{Datagrams, Place, UdpConfig};
 use crate::service::Service;
 use crate::worker::{Flag, Limits, Mailbox, Shared, Worker};
-
-/// How to run a server.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Worker threads.
-    pub workers: usize,
-    /// Limits of connections.
-    pub limits: Limits,
-}
 
 /// What is served.
 #[derive(Debug)]
@@ -40,39 +29,36 @@ pub struct Udp<T> {
     pub places: Vec<(u16, Vec<T>)>,
 }
 
-/// Serves `sockets` with `config.workers` threads until `control` says stop; `wrap` makes of each worker's epoll the
-/// driver that it is to use, `make_service` is called once for each worker, on its thread. Returns when all workers have
-/// ended.
+/// Serves `sockets` with a thread for each of `drivers` until `control` says stop; `make_service` is called once for each
+/// worker, on its thread. Returns when all workers have ended.
 ///
 /// # Errors
 /// What ended the first worker that failed; the others are stopped then.
 pub fn run<D, S: Service>(
-    config: &Config,
-    clock: Clock,
+    limits: &Limits,
+    drivers: Vec<D>,
     sockets: Sockets<D::Listener, D::Datagrams>,
     counters: &Arc<Counters>,
     control: &Arc<Control>,
-    wrap: impl Fn(Epoll) -> D,
     make_service: impl Fn(usize) -> S + Sync,
 ) -> std::io::Result<()>
 where
     D: Driver<Listener: Sync, Socket: Send, Datagrams: Send> + Send,
 {
-    let drivers: Vec<Epoll> = (0..config.workers)
-        .map(|_| Epoll::new(clock))
-        .collect::<Result<_, _>>()?;
-    drivers.iter().for_each(|driver| control.add(driver.waker()));
+    let workers = drivers.len();
+    let wakers = drivers.iter().filter_map(Driver::waker);
+    wakers.for_each(|waker| control.add(waker));
     let mailboxes = drivers
         .iter()
         .map(|driver| Mailbox {
             has_mail: Flag::default(),
             sockets: Mutex::new(Vec::new()),
-            waker: Some(driver.waker()),
+            waker: driver.waker(),
         })
         .collect();
     let shared = Shared {
-        limits: config.limits.clone(),
-        addresses: Addresses::new(config.limits.connections_per_address),
+        limits: limits.clone(),
+        addresses: Addresses::new(limits.connections_per_address),
         counters: Arc::clone(counters),
         control: Arc::clone(control),
         mailboxes,
@@ -91,8 +77,7 @@ where
     };
     let tasks: Vec<_> = drivers
         .into_iter()
-        .map(wrap)
-        .zip(datagrams_by_worker(config.workers, udp))
+        .zip(datagrams_by_worker(workers, udp))
         .enumerate()
         .map(|(index, (driver, datagrams))| {
             (format!("worker-{index}"), move || work(index, driver, datagrams))

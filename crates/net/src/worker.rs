@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use scrubjay_base::time::Now;
-use scrubjay_io::driver::epoll::Waker;
+use scrubjay_io::driver::Waker;
 use scrubjay_io::driver::{Driver, PeerAddress, Ready};
 
 use crate::addresses::Addresses;

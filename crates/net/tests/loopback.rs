@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use scrubjay_base::time::Now;
 use scrubjay_io::clock::Clock;
-use scrubjay_io::driver::epoll::Listener;
-use scrubjay_net::{Config, Control, Counters, Handled, Limits, Next, Output, Peer, Service, Sockets};
+use scrubjay_io::driver::Listener;
+use scrubjay_net::{Control, Counters, Handled, Limits, Next, Output, Peer, Service, Sockets};
 
 /// How long anything may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(30);

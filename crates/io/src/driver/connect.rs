@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::epoll::Socket;
+use super::socket::Socket;
 
 /// How often a unix server whose backlog is full is asked again.
 const RETRY: Duration = Duration::from_millis(1);
