@@ -12,6 +12,8 @@ pub use socket::{Listener, Socket};
 pub use waker::Waker;
 
 pub mod choice;
+#[cfg(test)]
+mod contract;
 mod connect;
 pub mod datagrams;
 pub mod epoll;

@@ -587,7 +587,7 @@ impl Driver for Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         // The last connections are closed when their requests are. A ring that refuses is closed all the same.
-        let _ = self.ask().and_then(|()| self.ring.submit());
+        let _ = self.ask().and_then(|()| self.ring.enter(Some(0)));
     }
 }
 

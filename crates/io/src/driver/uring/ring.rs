@@ -24,6 +24,9 @@ pub(super) const BATCH: usize = 64;
 /// Sends never wait: what the socket does not take at once comes back with the completion.
 const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
 
+/// IORING_ENTER_GETEVENTS.
+const GET_EVENTS: u32 = 1;
+
 /// What a completion belongs to: a kind, a place, and the place's generation, so that a late one is told from its successor's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
@@ -188,7 +191,11 @@ impl Ring {
     /// Hands over what waits to be submitted and waits for a completion; `false` if the time was over before.
     pub(super) fn enter(&mut self, timeout_ms: Option<u32>) -> io::Result<bool> {
         let result = match timeout_ms {
-            Some(0) => self.ring.submit(),
+            Some(0) => {
+                let len = self.ring.submission().len() as u32;
+                // SAFETY: as `submit` does it, but what has become due through the requests themselves runs as well.
+                unsafe { self.ring.submitter().enter::<libc::sigset_t>(len, 0, GET_EVENTS, None) }
+            }
             None => self.ring.submit_and_wait(1),
             Some(ms) => {
                 let time = Timespec::new()
