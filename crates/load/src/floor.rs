@@ -7,8 +7,8 @@ use std::sync::mpsc::sync_channel;
 
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::epoll::Epoll;
-use scrubjay_io::driver::{Listener, Socket};
 use scrubjay_io::driver::{Driver, Ready};
+use scrubjay_io::driver::{Listener, Socket};
 use scrubjay_io::thread::{id, spawn, stay_on};
 use scrubjay_io::usage::Whose;
 

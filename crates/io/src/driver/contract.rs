@@ -109,7 +109,12 @@ impl<D: Driver<Socket = Socket, Listener = Listener, Datagrams = datagrams::Sock
 
     fn until_readable(&mut self, token: u64) {
         self.ready.clear();
-        self.until(|_, _, ready| ready.iter().any(|one| one.token == token && one.readable).then_some(()));
+        self.until(|_, _, ready| {
+            ready
+                .iter()
+                .any(|one| one.token == token && one.readable)
+                .then_some(())
+        });
     }
 
     /// Waits a little: what was to happen has happened.
@@ -237,7 +242,9 @@ fn small_replies_arrive_in_order(driver: impl Real) {
             assert_eq!(String::from_utf8(received).unwrap(), expected);
         }
     }
-    both.map(|(socket, _)| bench.driver.close(socket));
+    for (socket, _) in both {
+        bench.driver.close(socket);
+    }
 }
 
 fn large_replies_follow_small_ones_in_order(driver: impl Real) {
@@ -280,7 +287,12 @@ fn what_a_full_socket_does_not_take_goes_later_and_in_order(driver: impl Real) {
     std::thread::scope(|scope| {
         scope.spawn(|| peer.read_exact(&mut received).unwrap());
         bench.ready.clear();
-        bench.until(|_, _, ready| ready.iter().any(|one| one.token == FIRST && one.writable).then_some(()));
+        bench.until(|_, _, ready| {
+            ready
+                .iter()
+                .any(|one| one.token == FIRST && one.writable)
+                .then_some(())
+        });
         assert_eq!(bench.write(&socket, b"more"), 4);
         bench.driver.flush(&socket).unwrap();
     });
@@ -357,7 +369,10 @@ fn input_waits_while_only_writing_is_wanted(driver: impl Real) {
     bench.driver.change(&socket, FIRST, Interest::Write).unwrap();
     peer.write_all(&pattern(100_000, 4)).unwrap();
     let reports = bench.wait_a_little();
-    assert!(reports.iter().all(|one| one.writable && !one.readable), "{reports:?}");
+    assert!(
+        reports.iter().all(|one| one.writable && !one.readable),
+        "{reports:?}"
+    );
     bench.driver.change(&socket, FIRST, Interest::Read).unwrap();
     let received = bench.read_exactly(&socket, FIRST, 105_000);
     assert!(received == [pattern(5_000, 3), pattern(100_000, 4)].concat());
@@ -529,7 +544,8 @@ fn datagrams_are_reported_until_received(driver: impl Real) {
     let peer = std::net::UdpSocket::bind(any).unwrap();
     let mut inbox = datagrams::Inbox::default();
     for number in 0..3 {
-        peer.send_to(&pattern(20, number), socket.address().unwrap()).unwrap();
+        peer.send_to(&pattern(20, number), socket.address().unwrap())
+            .unwrap();
         bench.until_readable(LISTENER);
         bench.until_readable(LISTENER);
         bench.driver.receive(&mut socket, &mut inbox).unwrap();

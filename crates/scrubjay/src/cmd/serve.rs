@@ -210,7 +210,9 @@ fn limits(options: &Options) -> Limits {
 fn open_drivers(options: &mut Options, clock: Clock) -> Result<Drivers, OptionError> {
     let opened = choice::open(options.io_driver, options.threads, clock).map_err(|error| {
         let what = match options.io_driver {
-            Some(kind) => format!("-o io_driver={kind}: it cannot be used here; leave it out to get what works"),
+            Some(kind) => {
+                format!("-o io_driver={kind}: it cannot be used here; leave it out to get what works")
+            }
             None => "cannot wait for connections".to_owned(),
         };
         refused(&what, error)

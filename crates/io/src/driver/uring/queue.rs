@@ -6,7 +6,7 @@ use std::io::IoSlice;
 pub(super) const QUEUED_MAX: usize = 16 << 10;
 
 /// Bytes that wait, all connections together.
-const BYTES_MAX: usize = 256 << 10;
+const BYTES_MAX: usize = 128 << 10;
 
 /// Not queued.
 pub(super) const NONE: u32 = u32::MAX;
@@ -51,7 +51,9 @@ impl Queue {
             return None;
         }
         let start = self.bytes.len() as u32;
-        pieces.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
+        pieces
+            .iter()
+            .for_each(|piece| self.bytes.extend_from_slice(piece));
         if is_last {
             self.entries[number as usize].len += len as u32;
             return Some(number);

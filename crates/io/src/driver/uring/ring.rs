@@ -194,7 +194,11 @@ impl Ring {
             Some(0) => {
                 let len = self.ring.submission().len() as u32;
                 // SAFETY: as `submit` does it, but what has become due through the requests themselves runs as well.
-                unsafe { self.ring.submitter().enter::<libc::sigset_t>(len, 0, GET_EVENTS, None) }
+                unsafe {
+                    self.ring
+                        .submitter()
+                        .enter::<libc::sigset_t>(len, 0, GET_EVENTS, None)
+                }
             }
             None => self.ring.submit_and_wait(1),
             Some(ms) => {
