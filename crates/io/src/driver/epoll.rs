@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -39,6 +39,10 @@ impl Epoll {
         let waker = Waker::new()?;
         epoll::add(&epoll, waker.fd(), EventData::new_u64(WAKE_TOKEN), EventFlags::IN)?;
         Ok(Epoll { epoll, waker, clock })
+    }
+
+    pub(super) fn raw_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
     }
 
     /// As [`Driver::wait`], with a timeout in nanoseconds.

@@ -144,10 +144,6 @@ impl Listener {
         self.fd.as_fd()
     }
 
-    pub(super) fn raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
-    }
-
     pub(super) fn accept(&self) -> io::Result<(Socket, PeerAddress)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (fd, address) = rustix::net::acceptfrom_with(&self.fd, flags)?;

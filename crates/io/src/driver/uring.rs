@@ -8,18 +8,18 @@
 //! directly, and what the socket did not take of it before anything else; until that has gone the peer is not read from.
 
 use std::io::{self, ErrorKind, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use scrubjay_base::time::Now;
 
 use super::datagrams::{self, Inbox, Outbox};
+use super::epoll::Epoll;
 use super::{Driver, Interest, Listener, PeerAddress, Ready, Socket, Waker};
 use crate::clock::Clock;
 use buffers::Buffers;
 use place::{Facts, Places};
 use queue::Queue;
 use ring::{Kind, Ring, Tag};
-use turn::{is_again, tag_of};
+use turn::{Answer, is_again};
 
 mod buffers;
 mod place;
@@ -46,22 +46,11 @@ pub struct Uring {
     noteworthy: Vec<u32>,
     /// Requests of connections that were closed.
     ended: Vec<Tag>,
-    watches: Vec<Watch>,
-    waker: Waker,
-    /// The request to report it is with the kernel.
-    waits_for_waker: bool,
-    clock: Clock,
-}
-
-/// A listener or a socket of datagrams.
-#[derive(Debug)]
-struct Watch {
-    token: u64,
-    /// Below zero: removed.
-    fd: RawFd,
-    /// The request to report it is with the kernel.
-    polls: bool,
-    readable: bool,
+    /// Listeners, sockets of datagrams and the waker: what is reported rarely. Requests of a ring would keep a socket open
+    /// after its process was killed, until the kernel has tidied up behind it, and a successor could not listen.
+    others: Epoll,
+    /// The request to report the others is with the kernel.
+    waits_for_others: bool,
 }
 
 impl Uring {
@@ -79,10 +68,8 @@ impl Uring {
             unsettled: Vec::new(),
             noteworthy: Vec::new(),
             ended: Vec::new(),
-            watches: Vec::new(),
-            waker: Waker::new()?,
-            waits_for_waker: false,
-            clock,
+            others: Epoll::new(clock)?,
+            waits_for_others: false,
         })
     }
 
@@ -103,20 +90,6 @@ impl Uring {
             self.noteworthy.push(index);
         }
     }
-
-    fn watch(&mut self, fd: RawFd, token: u64) {
-        let watch = Watch {
-            token,
-            fd,
-            polls: false,
-            readable: false,
-        };
-        // A place whose last request may still be with the kernel is not taken again.
-        match self.watches.iter_mut().find(|watch| watch.fd < 0 && !watch.polls) {
-            Some(vacant) => *vacant = watch,
-            None => self.watches.push(watch),
-        }
-    }
 }
 
 impl Driver for Uring {
@@ -125,22 +98,22 @@ impl Driver for Uring {
     type Datagrams = datagrams::Socket;
 
     fn waker(&self) -> Option<Waker> {
-        Some(self.waker.clone())
+        self.others.waker()
     }
 
     fn now(&mut self) -> Now {
-        self.clock.now()
+        self.others.now()
     }
 
     fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()> {
         self.ring.enable()?;
+        ready.clear();
         loop {
             // What was reported and left is reported again.
             let timeout_ms = if self.has_news() { Some(0) } else { timeout_ms };
-            let turned = self.turn(timeout_ms)?;
-            self.report(ready);
+            let answered = self.turn(timeout_ms, ready)?;
             // What came may concern nobody any more.
-            if !ready.is_empty() || turned != Some(false) || timeout_ms == Some(0) {
+            if !ready.is_empty() || answered != Answer::OfRing || timeout_ms == Some(0) {
                 return Ok(());
             }
         }
@@ -170,24 +143,15 @@ impl Driver for Uring {
     }
 
     fn add_listener(&mut self, listener: &Listener, token: u64) -> io::Result<()> {
-        self.watch(listener.raw_fd(), token);
-        Ok(())
+        self.others.add_listener(listener, token)
     }
 
     fn remove_listener(&mut self, listener: &Listener) -> io::Result<()> {
-        let fd = listener.raw_fd();
-        let number = self.watches.iter().position(|watch| watch.fd == fd);
-        let number = number.ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
-        self.watches[number].fd = -1;
-        if self.watches[number].polls {
-            self.ended.push(tag_of(Kind::Watch, number));
-        }
-        Ok(())
+        self.others.remove_listener(listener)
     }
 
     fn add_datagrams(&mut self, socket: &datagrams::Socket, token: u64) -> io::Result<()> {
-        self.watch(socket.fd().as_fd().as_raw_fd(), token);
-        Ok(())
+        self.others.add_datagrams(socket, token)
     }
 
     fn receive(&mut self, socket: &mut datagrams::Socket, inbox: &mut Inbox) -> io::Result<()> {

@@ -42,8 +42,7 @@ pub(super) enum Kind {
     Send,
     PollIn,
     PollOut,
-    Watch,
-    Wake,
+    Others,
     Cancel,
 }
 
@@ -65,13 +64,12 @@ pub(super) struct Ring {
 }
 
 impl Tag {
-    const KINDS: [Kind; 7] = [
+    const KINDS: [Kind; 6] = [
         Kind::Receive,
         Kind::Send,
         Kind::PollIn,
         Kind::PollOut,
-        Kind::Watch,
-        Kind::Wake,
+        Kind::Others,
         Kind::Cancel,
     ];
 

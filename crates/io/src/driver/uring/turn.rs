@@ -1,12 +1,29 @@
 //! A turn of the driver: what is asked of the kernel, and what becomes of its answers.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd};
 
 use super::place::{Facts, Place};
 use super::ring::{BATCH, Completion, Kind, Tag};
 use super::{Uring, queue};
-use crate::driver::{Interest, Ready, socket};
+use crate::driver::{Driver, Interest, Ready, socket};
+
+/// The tag of what is not a connection.
+const OTHERS: Tag = Tag {
+    kind: Kind::Others,
+    generation: 0,
+    place: 0,
+};
+
+/// What a wait ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Completions, maybe of connections that nobody asks for any more.
+    OfRing,
+    /// Listeners, datagrams, or another thread.
+    OfOthers,
+    /// Its time was over.
+    None,
+}
 
 impl Uring {
     /// Fills the ring with everything that is wanted of the kernel: replies first.
@@ -26,20 +43,9 @@ impl Uring {
         for index in std::mem::take(&mut self.unsettled) {
             self.settle(index)?;
         }
-        if !self.waits_for_waker {
-            self.ring.poll(
-                self.waker.fd().as_fd().as_raw_fd(),
-                libc::POLLIN,
-                tag_of(Kind::Wake, 0),
-            )?;
-            self.waits_for_waker = true;
-        }
-        for (number, watch) in self.watches.iter_mut().enumerate() {
-            if watch.fd >= 0 && !watch.polls {
-                let tag = tag_of(Kind::Watch, number);
-                self.ring.poll(watch.fd, libc::POLLIN, tag)?;
-                (watch.polls, watch.readable) = (true, false);
-            }
+        if !self.waits_for_others {
+            self.ring.poll(self.others.raw_fd(), libc::POLLIN, OTHERS)?;
+            self.waits_for_others = true;
         }
         Ok(())
     }
@@ -75,19 +81,17 @@ impl Uring {
         Ok(())
     }
 
-    /// Takes all completions; `true` if another thread wanted the loop to wake.
-    fn take_completions(&mut self) -> io::Result<bool> {
-        let mut is_woken = false;
+    /// Takes all completions.
+    fn take_completions(&mut self) -> io::Result<()> {
         let mut batch = [None; BATCH];
         loop {
             let count = self.ring.take(&mut batch);
             for completion in batch[..count].iter().flatten() {
-                is_woken |= completion.tag.kind == Kind::Wake;
                 self.complete(completion);
             }
             if count < BATCH {
                 if !self.ring.has_requests() && !self.ring.has_overflown() {
-                    return Ok(is_woken);
+                    return Ok(());
                 }
                 self.ring.submit()?;
             }
@@ -98,15 +102,7 @@ impl Uring {
         let &Completion { tag, result, .. } = completion;
         match tag.kind {
             Kind::Cancel => {}
-            Kind::Wake => {
-                self.waker.clear();
-                self.waits_for_waker = false;
-            }
-            Kind::Watch => {
-                let watch = &mut self.watches[tag.place as usize];
-                watch.polls = false;
-                watch.readable = watch.fd >= 0 && result >= 0;
-            }
+            Kind::Others => self.waits_for_others = false,
             Kind::Receive => self.complete_receive(completion),
             _ if !self.places.is_current(tag) => {}
             Kind::Send => self.complete_send(tag.place, result),
@@ -225,18 +221,8 @@ impl Uring {
         self.send_unsent(index);
     }
 
-    /// Fills `ready` with what is to be reported; drops places that have nothing to say from the list.
-    pub(super) fn report(&mut self, ready: &mut Vec<Ready>) {
-        ready.clear();
-        let watches = self
-            .watches
-            .iter()
-            .filter(|watch| watch.readable && watch.fd >= 0);
-        ready.extend(watches.map(|watch| Ready {
-            token: watch.token,
-            readable: true,
-            writable: false,
-        }));
+    /// Adds to `ready` what is to be reported; drops places that have nothing to say from the list.
+    fn report(&mut self, ready: &mut Vec<Ready>) {
         let places = &mut self.places;
         self.noteworthy.retain(|&index| {
             let place = places.get_mut(index);
@@ -266,30 +252,29 @@ impl Uring {
         !self.noteworthy.is_empty()
     }
 
-    /// One call of the kernel with everything that is asked of it; `None` if the time was over, else whether another thread
-    /// wanted the loop to wake.
-    pub(super) fn turn(&mut self, timeout_ms: Option<u32>) -> io::Result<Option<bool>> {
+    /// One call of the kernel with everything that is asked of it; fills `ready`.
+    pub(super) fn turn(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<Answer> {
         self.ask()?;
         let in_time = self.ring.enter(timeout_ms)?;
-        let is_woken = self.take_completions()?;
+        self.take_completions()?;
         for entry in &self.queue.entries {
             self.places.get_mut(entry.place).queued = queue::NONE;
         }
         self.queue.clear();
-        Ok(in_time.then_some(is_woken))
+        let is_of_others = !self.waits_for_others;
+        if is_of_others {
+            self.others.wait(Some(0), ready)?;
+        }
+        self.report(ready);
+        Ok(match (in_time, is_of_others) {
+            (_, true) => Answer::OfOthers,
+            (true, false) => Answer::OfRing,
+            (false, false) => Answer::None,
+        })
     }
 }
 
 /// Whether an error only says that it would have had to wait.
 pub(super) fn is_again(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-}
-
-/// A tag of what is not a connection.
-pub(super) fn tag_of(kind: Kind, number: usize) -> Tag {
-    Tag {
-        kind,
-        generation: 0,
-        place: number as u32,
-    }
 }
