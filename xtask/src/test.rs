@@ -42,6 +42,14 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         let (success, output) = capture(&mut command);
         Outcome::counted(success, output)
     });
+    // The tests above use the driver that is better here; this is the one for machines without it.
+    steps.step("load by epoll", || {
+        let mut command = cargo(&root);
+        command.args(["test", "--locked", "-p", "scrubjay", "--test", "load"]);
+        command.env("SCRUBJAY_LOAD_DRIVER", "epoll");
+        let (success, output) = capture(&mut command);
+        Outcome::counted(success, output)
+    });
     steps.step("interleavings", || {
         let mut command = cargo(&root);
         command.args(["test", "--locked", "-p", "scrubjay-cache", "--lib", "models"]);
