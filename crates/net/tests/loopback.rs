@@ -79,6 +79,7 @@ fn two_workers_echo_to_all_clients_and_stop_by_io_uring() {
     }
 }
 
+#[expect(clippy::unwrap_used, reason = "the body of a test")]
 fn two_workers_echo_to_all_clients_and_stop<D>(kind: Kind, drivers: [D; 2])
 where
     D: Driver<Listener = Listener, Socket = Socket, Datagrams = datagrams::Socket> + Send,
