@@ -137,7 +137,7 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
     let tcp: Vec<SocketAddr> = places.iter().filter_map(|place| place.socket.address()).collect();
     let datagrams = open_datagrams(&options)?;
     let udp: Vec<SocketAddr> = datagrams.iter().map(|(address, _)| *address).collect();
-    let drivers = open_drivers(&mut options, clock)?;
+    let (drivers, driver_words) = open_drivers(&mut options, clock)?;
     let pid_file = write_files(&options, &tcp, &udp);
     let background = launcher.is_some();
     if let Some(launcher) = launcher {
@@ -146,7 +146,7 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
             .release(keep_output, options.core_dumps)
             .map_err(|error| refused("-d", error))?;
     } else {
-        eprintln!("{}", banner(&options, &places, &udp));
+        eprintln!("{}", banner(&options, &driver_words, &places, &udp));
     }
     if options.verbosity > 1 {
         say(&layout(&cache.usage()));
@@ -206,8 +206,8 @@ fn limits(options: &Options) -> Limits {
     }
 }
 
-/// Opens a driver for each worker, and notes in the options of which kind they are.
-fn open_drivers(options: &mut Options, clock: Clock) -> Result<Drivers, OptionError> {
+/// Opens a driver for each worker, and notes in the options of which kind they are; and in words, for people.
+fn open_drivers(options: &mut Options, clock: Clock) -> Result<(Drivers, String), OptionError> {
     let opened = choice::open(options.io_driver, options.threads, clock).map_err(|error| {
         let what = match options.io_driver {
             Some(kind) => {
@@ -217,11 +217,13 @@ fn open_drivers(options: &mut Options, clock: Clock) -> Result<Drivers, OptionEr
         };
         refused(&what, error)
     })?;
-    if let Some(error) = opened.refusal {
-        say(&format!("io_uring cannot be used here, epoll is: {error}"));
-    }
-    options.io_driver = Some(opened.drivers.kind());
-    Ok(opened.drivers)
+    let kind = opened.drivers.kind();
+    options.io_driver = Some(kind);
+    let words = match opened.refusal {
+        Some(error) => format!("{kind} (io_uring cannot be used here: {error})"),
+        None => kind.to_string(),
+    };
+    Ok((opened.drivers, words))
 }
 
 /// Reads the certificates, if connections are to be encrypted.
@@ -459,7 +461,7 @@ fn say_reloaded(why: &str, outcome: &Result<(), scrubjay_tls::CannotLoad>) {
 }
 
 /// What the server says when it is up: one screen.
-fn banner(options: &Options, places: &[Place], udp: &[SocketAddr]) -> String {
+fn banner(options: &Options, driver: &str, places: &[Place], udp: &[SocketAddr]) -> String {
     let tcp = places.iter().filter_map(|place| {
         let address = place.socket.address()?;
         Some(format!("{address} ({})", place.transport()))
@@ -484,7 +486,7 @@ fn banner(options: &Options, places: &[Place], udp: &[SocketAddr]) -> String {
         bytes_text(options.item_size_max as u64),
         if options.evict { "" } else { ", no evictions (-M)" },
         options.threads,
-        options.io_driver.map_or("epoll", choice::Kind::name),
+        driver,
         options.conn_limit,
     );
     if options.listen.is_empty() && !options.tcp_addresses().is_empty() {

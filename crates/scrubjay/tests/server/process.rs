@@ -80,7 +80,7 @@ fn the_driver_is_the_one_asked_for_and_is_named() {
         let driver = driver.expect("it is named in stats settings").to_owned();
         let (_, output) = server.stop("TERM");
         assert!(
-            output.contains(&format!("4 threads (-t) by {driver},")),
+            output.contains(&format!("4 threads (-t) by {driver}")),
             "{output}"
         );
         (driver, output)
@@ -92,7 +92,7 @@ fn the_driver_is_the_one_asked_for_and_is_named() {
         return;
     }
     assert!(
-        output.contains("io_uring cannot be used here, epoll is: "),
+        output.contains("by epoll (io_uring cannot be used here: "),
         "{output}"
     );
     let refused = scrubjay("-p -1 -o io_driver=io_uring").output().expect("starts");

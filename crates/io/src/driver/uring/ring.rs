@@ -105,6 +105,13 @@ impl Ring {
             .setup_cqsize(COMPLETIONS_MAX)
             .setup_r_disabled()
             .build(REQUESTS_MAX)?;
+        let kernel = ring.params();
+        if !kernel.is_feature_nodrop()
+            || !kernel.is_feature_ext_arg()
+            || !kernel.is_feature_skip_cqe_on_success()
+        {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
         // SAFETY: the ring of buffers is mapped, has this many entries, and is unmapped after this ring is gone.
         unsafe {
             ring.submitter()
