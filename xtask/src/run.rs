@@ -1,5 +1,6 @@
 //! Steps: what one is, how it ends, and the sum at the end.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -111,6 +112,10 @@ impl<'a> Steps<'a> {
                     println!("FAILED: {name} ({time})");
                 } else {
                     println!("   {passed} passed ({time})");
+                    // A test that could not do all it is for says so.
+                    let gaps = output.lines().filter_map(|line| line.split_once("NOT COVERED: "));
+                    let gaps: BTreeSet<&str> = gaps.map(|(_, gap)| gap).collect();
+                    gaps.iter().for_each(|gap| println!("   NOT COVERED: {gap}"));
                 }
             }
             Outcome::Skipped(why) => {

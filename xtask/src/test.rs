@@ -42,6 +42,7 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         let (success, output) = capture(&mut command);
         Outcome::counted(success, output)
     });
+    steps.step("load by epoll", || load_by_epoll(&root));
     steps.step("interleavings", || {
         let mut command = cargo(&root);
         command.args(["test", "--locked", "-p", "scrubjay-cache", "--lib", "models"]);
@@ -78,6 +79,16 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         steps.step("docs", || Outcome::of(complaints(docs::check(&root))));
     }
     steps.finish()
+}
+
+/// The load tests by the driver for machines without io_uring; all others use the one that is better here.
+fn load_by_epoll(root: &Path) -> Outcome {
+    let mut command = cargo(root);
+    command
+        .args(["test", "--locked", "-p", "scrubjay", "--test", "load"])
+        .env("SCRUBJAY_LOAD_DRIVER", "epoll");
+    let (success, output) = capture(&mut command);
+    Outcome::counted(success, output)
 }
 
 /// Runs only the count of instructions; with `bless` it becomes the baseline.

@@ -1,18 +1,26 @@
 //! The door to sockets: what an event loop needs of the operating system, and no more.
 //!
 //! Contract: sockets never block. `wait` reports readiness by level: what was not read is reported again. Tokens are the
-//! caller's. A driver belongs to one thread, its [`Waker`](epoll::Waker) to all.
+//! caller's. A driver belongs to one thread, its [`Waker`] to all.
 
 use std::io::{self, IoSlice};
 
 use scrubjay_base::time::Now;
 
 use datagrams::{Inbox, Outbox};
+pub use socket::{Listener, Socket};
+pub use waker::Waker;
 
+pub mod choice;
 mod connect;
+#[cfg(test)]
+mod contract;
 pub mod datagrams;
 pub mod epoll;
 pub mod sim;
+mod socket;
+pub mod uring;
+mod waker;
 
 /// What a socket is ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +63,11 @@ pub trait Driver {
     type Listener;
     /// A socket of datagrams.
     type Datagrams;
+
+    /// Something to wake its `wait` with, if another thread could.
+    fn waker(&self) -> Option<Waker> {
+        None
+    }
 
     /// The present moment.
     fn now(&mut self) -> Now;
@@ -123,6 +136,16 @@ pub trait Driver {
     /// # Errors
     /// `WouldBlock` if it takes nothing; anything else ends the connection.
     fn write(&mut self, socket: &Self::Socket, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Sees to it that everything `write` took has gone to the operating system. Call it before closing a connection that is
+    /// to have all of it.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the socket does not take it now: it is reported as writable when it does. Anything else ends the
+    /// connection.
+    fn flush(&mut self, _socket: &Self::Socket) -> io::Result<()> {
+        Ok(())
+    }
 
     /// A request has come in part: the peer may be waiting for an acknowledgement before it sends the rest.
     fn acknowledge_now(&mut self, socket: &Self::Socket);

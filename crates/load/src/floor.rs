@@ -6,8 +6,9 @@ use std::io::{self, IoSlice};
 use std::sync::mpsc::sync_channel;
 
 use scrubjay_io::clock::Clock;
-use scrubjay_io::driver::epoll::{Epoll, Listener, Socket};
+use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::{Driver, Ready};
+use scrubjay_io::driver::{Listener, Socket};
 use scrubjay_io::thread::{id, spawn, stay_on};
 use scrubjay_io::usage::Whose;
 

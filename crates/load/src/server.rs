@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use scrubjay_io::driver::epoll::Listener;
+use scrubjay_io::driver::Listener;
 use scrubjay_io::thread::{Bell, cores, stay_on};
 use scrubjay_io::usage::Whose;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::Driver;
-use scrubjay_io::driver::epoll::{Epoll, Socket};
+use scrubjay_io::driver::Socket;
+use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_tls::{Client, ClientSession};
 
 /// Bytes before the payload of each datagram. Source: memcached doc/protocol.txt, "UDP protocol".
@@ -272,7 +273,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::path::Path;
 
-    use scrubjay_io::driver::epoll::Socket;
+    use scrubjay_io::driver::Socket;
 
     use super::{Address, Datagrams};
 

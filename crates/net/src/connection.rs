@@ -35,6 +35,8 @@ pub(crate) struct Connection<D: Driver, S: Service> {
     pub(crate) entry: Entry,
     pub(crate) last_active: Now,
     pub(crate) token: u64,
+    /// The driver took output that it could not send yet, and nothing is to go on before it has.
+    owes: bool,
     /// Close when everything is sent.
     closing: bool,
     /// There is work without new input.
@@ -115,6 +117,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
             entry,
             last_active: now,
             token,
+            owes: false,
             closing: false,
             again: false,
             later: false,
@@ -142,9 +145,8 @@ impl<D: Driver, S: Service> Connection<D, S> {
     }
 
     fn has_unsent(&self) -> bool {
-        self.waiting
-            .as_ref()
-            .is_some_and(|waiting| !waiting.unsent.is_empty())
+        let unsent = self.waiting.as_ref().map(|waiting| &waiting.unsent);
+        self.owes || unsent.is_some_and(|unsent| !unsent.is_empty())
     }
 
     fn leftover_len(&self) -> usize {
@@ -178,7 +180,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         if self.has_unsent() {
             // Its input waits until it takes its replies.
             match self.send_unsent(lent, share) {
-                Sent::All if self.closing => return Begun::Over(After::Close),
+                Sent::All if self.closing => return Begun::Over(self.settle(lent, After::Close)),
                 Sent::All => {}
                 unfinished => return Begun::Over(self.after_sending_part(lent, unfinished)),
             }
@@ -193,8 +195,9 @@ impl<D: Driver, S: Service> Connection<D, S> {
             Read::Bytes(len) => Begun::Input(len),
             Read::Nothing if self.again || self.later => Begun::Input(0),
             Read::Nothing => {
-                self.caught_up = readable;
-                Begun::Over(self.wait_for(lent, Interest::Read))
+                let after = self.settle(lent, After::Wait);
+                self.caught_up = readable && !self.has_unsent();
+                Begun::Over(after)
             }
             Read::End => Begun::Over(After::Close),
         }
@@ -260,7 +263,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         let waits = !self.again && !self.later;
         self.closing = next == Next::Close || (waits && self.leftover_len() > LEFTOVER_MAX);
         match self.send(lent, output, share) {
-            Sent::All if self.closing => After::Close,
+            Sent::All if self.closing => self.settle(lent, After::Close),
             Sent::All => {
                 if next == Next::Partial {
                     lent.driver.acknowledge_now(&self.socket);
@@ -286,6 +289,16 @@ impl<D: Driver, S: Service> Connection<D, S> {
             Sent::Failed | Sent::All => After::Close,
             Sent::Part => self.wait_for(lent, Interest::Write),
             Sent::Share => After::Again,
+        }
+    }
+
+    /// What becomes of a connection that has nothing more to do: the driver may still have something to send for it.
+    fn settle(&mut self, lent: &mut Lent<'_, D>, after: After) -> After {
+        match (self.flush(lent), after) {
+            (Sent::All, After::Wait) => self.wait_for(lent, Interest::Read),
+            (Sent::All, after) => after,
+            (Sent::Failed, _) => After::Close,
+            (Sent::Part | Sent::Share, _) => self.wait_for(lent, Interest::Write),
         }
     }
 
@@ -327,7 +340,20 @@ impl<D: Driver, S: Service> Connection<D, S> {
             Sent::Part | Sent::Share => unsent.advance(sent),
             Sent::All | Sent::Failed => *unsent = Output::default(),
         }
-        result
+        match result {
+            Sent::All if self.owes => self.flush(lent),
+            _ => result,
+        }
+    }
+
+    fn flush(&mut self, lent: &mut Lent<'_, D>) -> Sent {
+        let flushed = match lent.driver.flush(&self.socket) {
+            Ok(()) => Sent::All,
+            Err(error) if may_be_tried_again(&error) => Sent::Part,
+            Err(_) => Sent::Failed,
+        };
+        self.owes = flushed == Sent::Part;
+        flushed
     }
 }
 
@@ -350,6 +376,9 @@ enum Sent {
 /// As [`write_out`], for what lies together: the usual case.
 fn write_bytes<D: Driver>(driver: &mut D, socket: &D::Socket, bytes: &[u8], share: usize) -> (usize, Sent) {
     let wanted = bytes.len().min(share);
+    if wanted == 0 {
+        return (0, if bytes.is_empty() { Sent::All } else { Sent::Share });
+    }
     match driver.write(socket, &[IoSlice::new(&bytes[..wanted])]) {
         Ok(sent) if sent == bytes.len() => (sent, Sent::All),
         Ok(sent) if sent == wanted => (sent, Sent::Share),

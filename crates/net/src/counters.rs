@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use scrubjay_base::sync::OwnLine;
-use scrubjay_io::driver::epoll::Waker;
+use scrubjay_io::driver::Waker;
 
 use crate::datagrams::Counts;
 use crate::memory::Memory;

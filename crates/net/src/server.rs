@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::Driver;
-use scrubjay_io::driver::epoll::Epoll;
 
 use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
@@ -17,8 +15,6 @@ use crate::worker::{Limits, Shared, Worker};
 /// How to run a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Worker threads.
-    pub workers: usize,
     /// The core of each worker, if they are to stay where they are; as many as workers at least, or none.
     pub cores: Vec<usize>,
     /// Limits of connections.
@@ -43,31 +39,28 @@ pub struct Udp<T> {
     pub places: Vec<(u16, Vec<T>)>,
 }
 
-/// Serves `sockets` with `config.workers` threads until `control` says stop; `wrap` makes of each worker's epoll the
-/// driver that it is to use, `make_service` is called once for each worker, on its thread. Returns when all workers have
-/// ended.
+/// Serves `sockets` with a thread for each of `drivers` until `control` says stop; `make_service` is called once for each
+/// worker, on its thread. Returns when all workers have ended.
 ///
 /// # Errors
 /// What ended the first worker that failed; the others are stopped then.
 pub fn run<D, S: Service>(
     config: &Config,
-    clock: Clock,
+    drivers: Vec<D>,
     sockets: Sockets<D::Listener, D::Datagrams>,
     counters: &Arc<Counters>,
     control: &Arc<Control>,
-    wrap: impl Fn(Epoll) -> D,
     make_service: impl Fn(usize) -> S + Sync,
 ) -> std::io::Result<()>
 where
     D: Driver<Listener: Sync, Socket: Send, Datagrams: Send> + Send,
 {
-    let drivers: Vec<Epoll> = (0..config.workers)
-        .map(|_| Epoll::new(clock))
-        .collect::<Result<_, _>>()?;
-    drivers.iter().for_each(|driver| control.add(driver.waker()));
+    let workers = drivers.len();
+    let wakers = drivers.iter().filter_map(Driver::waker);
+    wakers.for_each(|waker| control.add(waker));
     let mailboxes = drivers
         .iter()
-        .map(|driver| Mailbox::new(Some(driver.waker())))
+        .map(|driver| Mailbox::new(driver.waker()))
         .collect();
     let shared = Shared {
         limits: config.limits.clone(),
@@ -93,8 +86,7 @@ where
     };
     let tasks: Vec<_> = drivers
         .into_iter()
-        .map(wrap)
-        .zip(datagrams_by_worker(config.workers, udp))
+        .zip(datagrams_by_worker(workers, udp))
         .enumerate()
         .map(|(index, (driver, datagrams))| {
             (format!("worker-{index}"), move || work(index, driver, datagrams))

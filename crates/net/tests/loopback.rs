@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use scrubjay_base::time::Now;
 use scrubjay_io::clock::Clock;
-use scrubjay_io::driver::epoll::Listener;
+use scrubjay_io::driver::choice::Kind;
+use scrubjay_io::driver::epoll::Epoll;
+use scrubjay_io::driver::uring::Uring;
+use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
 use scrubjay_net::{Config, Control, Counters, Handled, Limits, Next, Output, Peer, Service, Sockets};
 
 /// How long anything may take before the test gives up.
@@ -59,15 +62,36 @@ fn echo_all(mut writer: impl Write + Send, mut reader: impl Read, seed: usize) {
 }
 
 #[test]
-fn two_workers_echo_to_all_clients_and_stop() {
-    let path = std::env::temp_dir().join(format!("scrubjay-loopback-{}.sock", std::process::id()));
+fn two_workers_echo_to_all_clients_and_stop_by_epoll() {
+    let drivers = [(); 2].map(|()| Epoll::new(Clock::start()).unwrap());
+    two_workers_echo_to_all_clients_and_stop(Kind::Epoll, drivers);
+}
+
+/// Where the kernel forbids io_uring this passes without: `xtask` says so.
+#[test]
+fn two_workers_echo_to_all_clients_and_stop_by_io_uring() {
+    match Uring::new(Clock::start()) {
+        Ok(first) => {
+            let drivers = [first, Uring::new(Clock::start()).unwrap()];
+            two_workers_echo_to_all_clients_and_stop(Kind::Uring, drivers);
+        }
+        Err(error) => say_not_covered(&error),
+    }
+}
+
+#[expect(clippy::unwrap_used, reason = "the body of a test")]
+fn two_workers_echo_to_all_clients_and_stop<D>(kind: Kind, drivers: [D; 2])
+where
+    D: Driver<Listener = Listener, Socket = Socket, Datagrams = datagrams::Socket> + Send,
+{
+    let name = format!("scrubjay-loopback-{}-{kind}.sock", std::process::id());
+    let path = std::env::temp_dir().join(name);
     let listeners = [
         Listener::tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 64).unwrap(),
         Listener::unix(&path, 0o700, 64).unwrap(),
     ];
     let address = listeners[0].address().unwrap();
     let config = Config {
-        workers: 2,
         cores: Vec::new(),
         limits: Limits {
             connections_max: 100,
@@ -78,25 +102,15 @@ fn two_workers_echo_to_all_clients_and_stop() {
             busy_poll_micros: 0,
         },
     };
-    let sockets = Sockets::<_, scrubjay_io::driver::datagrams::Socket> {
+    let sockets = Sockets::<_, datagrams::Socket> {
         listeners: listeners.into(),
         udp: None,
     };
     let (counters, control) = (Arc::new(Counters::default()), Arc::new(Control::default()));
-    let clock = Clock::start();
     std::thread::scope(|scope| {
         let (counters, control) = (&counters, &control);
-        let server = scope.spawn(move || {
-            scrubjay_net::run(
-                &config,
-                clock,
-                sockets,
-                counters,
-                control,
-                |epoll| epoll,
-                |_| Echo,
-            )
-        });
+        let server = scope
+            .spawn(move || scrubjay_net::run(&config, drivers.into(), sockets, counters, control, |_| Echo));
         let clients: Vec<_> = (0..8)
             .map(|seed| {
                 let path = &path;
@@ -125,4 +139,10 @@ fn two_workers_echo_to_all_clients_and_stop() {
     assert_eq!(counters.bytes_read(), 8_000_000);
     assert_eq!(counters.bytes_written(), 8_000_000);
     assert!(counters.total_connections.load(Ordering::Relaxed) >= 8);
+}
+
+/// Past the test's captured output, for `xtask` to print.
+fn say_not_covered(error: &std::io::Error) {
+    let text = format!("NOT COVERED: io_uring's driver, which cannot be used here: {error}\n");
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -18,6 +18,7 @@ pub use row::{Effect, Kind, Row, size_text};
 pub use table::ROWS;
 pub use tls::TlsOptions;
 
+use scrubjay_io::driver::choice as driver;
 use scrubjay_net::udp::Network;
 use scrubjay_tls::Certificate;
 
@@ -117,6 +118,8 @@ pub struct Options {
     pub collapse: bool,
     /// Worker threads (`-t`).
     pub threads: usize,
+    /// How the kernel is asked about connections (`-o io_driver`); `None`: what is best here, until the server knows.
+    pub io_driver: Option<driver::Kind>,
     /// Requests of one connection handled in one turn (`-R`).
     pub requests_per_turn: usize,
     /// The `shutdown` command works (`-A`).
@@ -176,6 +179,7 @@ impl Default for Options {
             huge_pages: false,
             collapse: true,
             threads: 4,
+            io_driver: None,
             requests_per_turn: 1024,
             shutdown_enabled: false,
             flush_enabled: true,

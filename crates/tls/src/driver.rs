@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_io::driver::datagrams::{Inbox, Outbox};
-use scrubjay_io::driver::{Driver, Interest, PeerAddress, Ready};
+use scrubjay_io::driver::{Driver, Interest, PeerAddress, Ready, Waker};
 
 use crate::certificates::Tls;
 use crate::session::Session;
@@ -295,6 +295,10 @@ impl<D: Driver> Driver for Secure<D> {
     type Listener = Listener<D::Listener>;
     type Datagrams = D::Datagrams;
 
+    fn waker(&self) -> Option<Waker> {
+        self.plain.waker()
+    }
+
     fn now(&mut self) -> Now {
         self.plain.now()
     }
@@ -386,6 +390,11 @@ impl<D: Driver> Driver for Secure<D> {
             None => self.plain.write(&socket.plain, pieces),
             Some(session) => self.write_encrypted(&socket.plain, &mut session.borrow_mut(), pieces),
         }
+    }
+
+    fn flush(&mut self, socket: &Self::Socket) -> io::Result<()> {
+        // What is encrypted and kept here was not taken by `write` either: it is offered again.
+        self.plain.flush(&socket.plain)
     }
 
     fn acknowledge_now(&mut self, socket: &Self::Socket) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-use super::epoll::Socket;
+use super::socket::Socket;
 
 impl Socket {
     /// Connects to a TCP server; small requests are sent at once.
@@ -91,7 +91,7 @@ mod tests {
     use std::time::Duration;
 
     use super::Socket;
-    use crate::driver::epoll::Listener;
+    use crate::driver::Listener;
 
     #[test]
     fn a_unix_server_that_does_not_accept_is_waited_for_in_vain() {

@@ -1,20 +1,17 @@
-//! The real driver: epoll over non-blocking sockets.
+//! The driver for every Linux: epoll over non-blocking sockets.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use scrubjay_base::time::Now;
 
 use super::datagrams::{self, Inbox, Outbox};
+use super::socket::{Listener, Socket};
+use super::waker::Waker;
 use super::{Driver, Interest, PeerAddress, Ready};
 use crate::clock::Clock;
 
@@ -24,45 +21,12 @@ const EVENTS_MAX: usize = 512;
 /// The token under which a waker reports; callers use smaller ones.
 const WAKE_TOKEN: u64 = u64::MAX;
 
-/// A listening socket; a unix socket's path is removed when it is dropped.
-#[derive(Debug)]
-pub struct Listener {
-    fd: OwnedFd,
-    path: Option<PathBuf>,
-}
-
-/// A connection.
-#[derive(Debug)]
-pub struct Socket {
-    fd: OwnedFd,
-    is_tcp: bool,
-}
-
-/// Wakes a driver's `wait` from any thread.
-#[derive(Clone, Debug)]
-pub struct Waker(Arc<OwnedFd>);
-
 /// Sockets and readiness by epoll.
 #[derive(Debug)]
 pub struct Epoll {
     epoll: OwnedFd,
-    wake: Arc<OwnedFd>,
+    waker: Waker,
     clock: Clock,
-}
-
-impl Waker {
-    /// Makes the driver's next or present `wait` return. Safe to call in a signal handler.
-    pub fn wake(&self) {
-        // A full counter wakes as well.
-        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
-    }
-}
-
-impl Socket {
-    /// A connected, non-blocking socket.
-    pub(super) fn of(fd: OwnedFd, is_tcp: bool) -> Socket {
-        Socket { fd, is_tcp }
-    }
 }
 
 impl Epoll {
@@ -72,14 +36,13 @@ impl Epoll {
     /// No descriptors left.
     pub fn new(clock: Clock) -> io::Result<Epoll> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        epoll::add(&epoll, &*wake, EventData::new_u64(WAKE_TOKEN), EventFlags::IN)?;
-        Ok(Epoll { epoll, wake, clock })
+        let waker = Waker::new()?;
+        epoll::add(&epoll, waker.fd(), EventData::new_u64(WAKE_TOKEN), EventFlags::IN)?;
+        Ok(Epoll { epoll, waker, clock })
     }
 
-    /// Something to wake this driver with.
-    pub fn waker(&self) -> Waker {
-        Waker(Arc::clone(&self.wake))
+    pub(super) fn raw_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
     }
 
     /// As [`Driver::wait`], with a timeout in nanoseconds.
@@ -103,78 +66,14 @@ impl Epoll {
     }
 }
 
-impl Listener {
-    /// Listens on a TCP address; port 0 takes a free one. An IPv6 listener takes IPv6 only.
-    ///
-    /// # Errors
-    /// The address is taken, not ours, or not allowed.
-    pub fn tcp(address: SocketAddr, backlog: u32) -> io::Result<Listener> {
-        let family = if address.is_ipv4() {
-            AddressFamily::INET
-        } else {
-            AddressFamily::INET6
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        sockopt::set_socket_reuseaddr(&fd, true)?;
-        if address.is_ipv6() {
-            sockopt::set_ipv6_v6only(&fd, true)?;
-        }
-        // Connections take these over from their listener, which saves each two system calls.
-        sockopt::set_tcp_nodelay(&fd, true)?;
-        sockopt::set_socket_keepalive(&fd, true)?;
-        rustix::net::bind(&fd, &address)?;
-        rustix::net::listen(&fd, backlog.min(i32::MAX as u32) as i32)?;
-        Ok(Listener { fd, path: None })
-    }
-
-    /// Listens on a unix socket whose permissions are `0777 & mode`. A socket left behind by a dead server is replaced.
-    ///
-    /// # Errors
-    /// The path is taken by something that is no socket or by a server that answers, or not allowed.
-    pub fn unix(path: &Path, mode: u32, backlog: u32) -> io::Result<Listener> {
-        let address = SocketAddrUnix::new(path.as_os_str().as_bytes())?;
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = || rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-        if let Ok(stat) = rustix::fs::lstat(path)
-            && rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket
-            && rustix::net::connect(&socket()?, &address) == Err(Errno::CONNREFUSED)
-        {
-            rustix::fs::unlink(path)?;
-        }
-        let fd = socket()?;
-        let old_mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(!(mode & 0o777) & 0o777));
-        let bound = rustix::net::bind(&fd, &address);
-        rustix::process::umask(old_mask);
-        bound?;
-        rustix::net::listen(&fd, backlog.min(i32::MAX as u32) as i32)?;
-        Ok(Listener {
-            fd,
-            path: Some(path.to_path_buf()),
-        })
-    }
-
-    /// The TCP address it listens on, with the real port; `None` for a unix socket.
-    pub fn address(&self) -> Option<SocketAddr> {
-        rustix::net::getsockname(&self.fd)
-            .ok()
-            .and_then(|any| SocketAddr::try_from(any).ok())
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            // It may be gone already, or ours no more.
-            let _ = rustix::fs::unlink(path);
-        }
-    }
-}
-
 impl Driver for Epoll {
     type Socket = Socket;
     type Listener = Listener;
     type Datagrams = datagrams::Socket;
+
+    fn waker(&self) -> Option<Waker> {
+        Some(self.waker.clone())
+    }
 
     fn now(&mut self) -> Now {
         self.clock.now()
@@ -195,8 +94,7 @@ impl Driver for Epoll {
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
             if token == WAKE_TOKEN {
-                let mut count = [0; 8];
-                let _ = rustix::io::read(&*self.wake, &mut count);
+                self.waker.clear();
                 continue;
             }
             let gone = flags.intersects(EventFlags::HUP | EventFlags::ERR);
@@ -212,7 +110,7 @@ impl Driver for Epoll {
     fn add(&mut self, socket: &Socket, token: u64) -> io::Result<()> {
         Ok(epoll::add(
             &self.epoll,
-            &socket.fd,
+            socket.fd(),
             EventData::new_u64(token),
             EventFlags::IN,
         )?)
@@ -226,7 +124,7 @@ impl Driver for Epoll {
         };
         Ok(epoll::modify(
             &self.epoll,
-            &socket.fd,
+            socket.fd(),
             EventData::new_u64(token),
             flags,
         )?)
@@ -235,14 +133,14 @@ impl Driver for Epoll {
     fn add_listener(&mut self, listener: &Listener, token: u64) -> io::Result<()> {
         Ok(epoll::add(
             &self.epoll,
-            &listener.fd,
+            listener.fd(),
             EventData::new_u64(token),
             EventFlags::IN,
         )?)
     }
 
     fn remove_listener(&mut self, listener: &Listener) -> io::Result<()> {
-        Ok(epoll::delete(&self.epoll, &listener.fd)?)
+        Ok(epoll::delete(&self.epoll, listener.fd())?)
     }
 
     fn add_datagrams(&mut self, socket: &datagrams::Socket, token: u64) -> io::Result<()> {
@@ -263,69 +161,22 @@ impl Driver for Epoll {
     }
 
     fn accept(&mut self, listener: &Listener) -> io::Result<(Socket, PeerAddress)> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let (fd, address) = rustix::net::acceptfrom_with(&listener.fd, flags)?;
-        let address = address.and_then(|any: SocketAddrAny| SocketAddr::try_from(any).ok());
-        let Some(address) = address else {
-            return Ok((Socket { fd, is_tcp: false }, PeerAddress::Unix));
-        };
-        Ok((Socket { fd, is_tcp: true }, PeerAddress::Tcp(address)))
+        listener.accept()
     }
 
     fn read(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
-        // `recv`, not `read`: a shorter way through the kernel.
-        let (_, len) = rustix::net::recv(&socket.fd, buffer, rustix::net::RecvFlags::empty())?;
-        Ok(len)
+        socket.read(buffer)
     }
 
     fn write(&mut self, socket: &Socket, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        // One piece, the usual case, goes the shorter way through the kernel. A peer that went away is an error here,
-        // not a signal.
-        if let [piece] = pieces {
-            return Ok(rustix::net::send(
-                &socket.fd,
-                piece,
-                rustix::net::SendFlags::NOSIGNAL,
-            )?);
-        }
-        let mut no_control = rustix::net::SendAncillaryBuffer::default();
-        Ok(rustix::net::sendmsg(
-            &socket.fd,
-            pieces,
-            &mut no_control,
-            rustix::net::SendFlags::NOSIGNAL,
-        )?)
+        socket.write(pieces)
     }
 
     fn end_input(&mut self, socket: &Socket) {
-        // A socket that refuses is at its end already.
-        let _ = rustix::net::shutdown(&socket.fd, rustix::net::Shutdown::Read);
+        socket.end_input();
     }
 
     fn acknowledge_now(&mut self, socket: &Socket) {
-        if socket.is_tcp {
-            // An optimisation: a socket that refuses is about to fail anyway.
-            let _ = sockopt::set_tcp_quickack(socket.fd.as_fd(), true);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::{Ipv4Addr, TcpStream};
-
-    use rustix::net::sockopt;
-
-    use super::{Driver, Epoll, Listener};
-    use crate::clock::Clock;
-
-    #[test]
-    fn an_accepted_connection_sends_at_once_and_notices_a_peer_that_is_gone() {
-        let listener = Listener::tcp((Ipv4Addr::LOCALHOST, 0).into(), 16).unwrap();
-        let _peer = TcpStream::connect(listener.address().unwrap()).unwrap();
-        let mut driver = Epoll::new(Clock::start()).unwrap();
-        let (socket, _) = driver.accept(&listener).unwrap();
-        assert!(sockopt::tcp_nodelay(&socket.fd).unwrap());
-        assert!(sockopt::socket_keepalive(&socket.fd).unwrap());
+        socket.acknowledge_now();
     }
 }

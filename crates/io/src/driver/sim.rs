@@ -19,6 +19,9 @@ const EMFILE: i32 = 24;
 /// What one call of the driver costs in simulated time.
 const CALL_NANOS: u64 = 1_000;
 
+/// Longest write that is deferred.
+const DEFERRED_MAX: usize = 4 << 10;
+
 /// How unkind the network is. Chances are out of 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
@@ -30,6 +33,8 @@ pub struct Faults {
     pub delay_ms_max: u32,
     /// Bytes that a connection takes while its peer does not read.
     pub send_buffer: usize,
+    /// Chance that a small write is taken as a whole and goes out with the next wait, as far as the connection takes it.
+    pub defers: u8,
 }
 
 impl Faults {
@@ -39,6 +44,7 @@ impl Faults {
         short: 0,
         delay_ms_max: 0,
         send_buffer: 64 << 10,
+        defers: 0,
     };
 }
 
@@ -98,6 +104,8 @@ struct Link {
     /// What is on its way: when it arrives, and what it is.
     delayed: VecDeque<(Now, Vec<u8>)>,
     to_peer: VecDeque<u8>,
+    /// What the driver took and did not send yet.
+    deferred: VecDeque<u8>,
     /// Bytes that the loop read.
     taken: u64,
     ended: bool,
@@ -140,14 +148,29 @@ impl State {
         self.links.iter().filter_map(first).min()
     }
 
+    /// Sends of what was deferred as much as the connection takes; whether that is all.
+    fn send_deferred(&mut self, link: usize) -> bool {
+        let room = self
+            .faults
+            .send_buffer
+            .saturating_sub(self.links[link].to_peer.len());
+        let len = self.portion(room.min(self.links[link].deferred.len()));
+        let link = &mut self.links[link];
+        link.to_peer.extend(link.deferred.drain(..len));
+        link.deferred.is_empty()
+    }
+
     fn is_ready(&self, watch: Watch) -> (bool, bool) {
         match watch {
             Watch::Listener(listener) => (!self.backlogs[listener].is_empty(), false),
             Watch::Link(link, interest) => {
                 let link = &self.links[link];
                 let has_end = link.ended && link.delayed.is_empty();
-                let readable = interest != Interest::Write && (!link.to_loop.is_empty() || has_end);
-                let writable = interest != Interest::Read && link.to_peer.len() < self.faults.send_buffer;
+                let is_sent = link.deferred.is_empty();
+                let readable =
+                    is_sent && interest != Interest::Write && (!link.to_loop.is_empty() || has_end);
+                let writable =
+                    is_sent && interest != Interest::Read && link.to_peer.len() < self.faults.send_buffer;
                 (readable || link.reset, writable || link.reset)
             }
         }
@@ -313,6 +336,9 @@ impl Driver for Sim {
         state.waits += 1;
         let closed = |watch: &Watch| matches!(watch, Watch::Link(link, _) if state.links[*link].closed);
         self.watches.retain(|_, watch| !closed(watch));
+        for link in 0..state.links.len() {
+            state.send_deferred(link);
+        }
         let until = timeout_ms.map(|ms| clock.now().plus_nanos(u64::from(ms) * 1_000_000));
         loop {
             state.deliver(clock.now());
@@ -419,6 +445,9 @@ impl Driver for Sim {
         if link.reset {
             return Err(ErrorKind::ConnectionReset.into());
         }
+        if !link.deferred.is_empty() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
         let there = link.to_loop.len().min(buffer.len());
         if there == 0 && link.ended && link.delayed.is_empty() {
             return Ok(0);
@@ -441,15 +470,34 @@ impl Driver for Sim {
         if link.reset {
             return Err(ErrorKind::BrokenPipe.into());
         }
-        let room = state.faults.send_buffer.saturating_sub(link.to_peer.len());
+        if !state.send_deferred(socket.link) {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let bytes = pieces.iter().flat_map(|piece| piece.iter().copied());
         let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if wanted <= DEFERRED_MAX && state.draw(256) < u64::from(state.faults.defers) {
+            state.links[socket.link].deferred.extend(bytes);
+            return Ok(wanted);
+        }
+        let link = &state.links[socket.link];
+        let room = state.faults.send_buffer.saturating_sub(link.to_peer.len());
         let len = state.portion(room.min(wanted));
         if len == 0 {
             return Err(ErrorKind::WouldBlock.into());
         }
-        let bytes = pieces.iter().flat_map(|piece| piece.iter().copied());
         state.links[socket.link].to_peer.extend(bytes.take(len));
         Ok(len)
+    }
+
+    fn flush(&mut self, socket: &Socket) -> io::Result<()> {
+        let state = &mut *self.network.state.borrow_mut();
+        if state.links[socket.link].reset {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        match state.send_deferred(socket.link) {
+            true => Ok(()),
+            false => Err(ErrorKind::WouldBlock.into()),
+        }
     }
 
     fn end_input(&mut self, socket: &Socket) {

@@ -7,8 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use scrubjay_base::time::Now;
-use scrubjay_io::driver::epoll::Waker;
-use scrubjay_io::driver::{Driver, PeerAddress, Ready};
+use scrubjay_io::driver::{Driver, PeerAddress, Ready, Waker};
 
 use super::{DATAGRAM_TOKENS, LISTENER_TOKENS, Worker};
 use crate::addresses::Entry;

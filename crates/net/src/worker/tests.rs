@@ -177,6 +177,7 @@ fn unkind(seed: u64) -> Faults {
         short: (seed % 3 * 80) as u8,
         delay_ms_max: (seed % 4) as u32,
         send_buffer: 1 + (seed as usize * 97) % 3_000,
+        defers: (seed % 7 * 40) as u8,
     }
 }
 
@@ -299,21 +300,24 @@ fn a_line_without_end_ends_the_connection() {
 
 #[test]
 fn the_last_reply_goes_out_before_a_close() {
-    let faults = Faults {
-        send_buffer: 3,
-        ..Faults::NONE
-    };
-    let setup = Setup::new(1, faults, NO_LIMITS);
-    let mut worker = setup.worker();
-    let peer = setup.connect();
-    peer.send(b"first\nquit\nnever\n");
-    let mut received = Vec::new();
-    for _ in 0..20 {
-        turns(&mut worker, 1);
-        received.extend(peer.receive(2));
+    for defers in [0, 255] {
+        let faults = Faults {
+            send_buffer: 3,
+            defers,
+            ..Faults::NONE
+        };
+        let setup = Setup::new(1, faults, NO_LIMITS);
+        let mut worker = setup.worker();
+        let peer = setup.connect();
+        peer.send(b"first\nquit\nnever\n");
+        let mut received = Vec::new();
+        for _ in 0..20 {
+            turns(&mut worker, 1);
+            received.extend(peer.receive(2));
+        }
+        assert_eq!(received, b"first\nquit\n");
+        assert!(peer.is_closed());
     }
-    assert_eq!(received, b"first\nquit\n");
-    assert!(peer.is_closed());
 }
 
 #[test]

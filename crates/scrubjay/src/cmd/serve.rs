@@ -10,7 +10,9 @@ use std::time::Duration;
 use clap::ArgMatches;
 use scrubjay_cache::Cache;
 use scrubjay_io::clock::Clock;
-use scrubjay_io::driver::{datagrams, epoll};
+use scrubjay_io::driver::choice::{self, Drivers};
+use scrubjay_io::driver::epoll::Epoll;
+use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
 use scrubjay_io::entropy;
 use scrubjay_io::process::{self, Launcher, PidFile, Signal};
 use scrubjay_io::thread::{Bell, spawn};
@@ -39,10 +41,10 @@ const MAINTENANCE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Bytes that an open connection takes of the budget with nothing in flight: itself, and as much again for its part of chunks and
 /// lists.
-const CONNECTION_BYTES: u64 = 2 * scrubjay_net::resting_len::<Secure<epoll::Epoll>, CacheService>() as u64;
+const CONNECTION_BYTES: u64 = 2 * scrubjay_net::resting_len::<Secure<Epoll>, CacheService>() as u64;
 
 const _: () = assert!(
-    CONNECTION_BYTES <= 2 * 88,
+    CONNECTION_BYTES <= 2 * 96,
     "there may be a hundred thousand idle ones"
 );
 
@@ -145,7 +147,7 @@ fn say(text: &str) {
     eprintln!("scrubjay: {text}");
 }
 
-fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), OptionError> {
+fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<(), OptionError> {
     let users = UsersFile::open(&options)?;
     let clock = Clock::start();
     let tls = load_certificates(&options, clock)?;
@@ -158,6 +160,7 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
     let tcp: Vec<SocketAddr> = places.iter().filter_map(|place| place.socket.address()).collect();
     let datagrams = open_datagrams(&options)?;
     let udp: Vec<SocketAddr> = datagrams.iter().map(|(address, _)| *address).collect();
+    let (drivers, driver_words) = open_drivers(&mut options, clock)?;
     let pid_file = write_files(&options, &tcp, &udp);
     let background = launcher.is_some();
     if let Some(launcher) = launcher {
@@ -166,23 +169,11 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
             .release(keep_output, options.core_dumps)
             .map_err(|error| refused("-d", error))?;
     } else {
-        eprintln!("{}", banner(&options, &places, &udp));
+        eprintln!("{}", banner(&options, &driver_words, &places, &udp));
     }
     if options.verbosity > 1 {
         say(&layout(&cache.usage()));
     }
-    let net_config = scrubjay_net::Config {
-        workers: options.threads,
-        cores: options.cpus.clone(),
-        limits: Limits {
-            connections_max: options.conn_limit,
-            refusal: options.reject_over_limit.then_some(TOO_MANY_CONNECTIONS),
-            connections_per_address: options.connections_per_address,
-            refusal_of_address: TOO_MANY_OF_ADDRESS,
-            idle_timeout_secs: options.idle_timeout_secs,
-            busy_poll_micros: options.busy_poll_micros,
-        },
-    };
     let listeners: Vec<_> = places
         .into_iter()
         .map(|place| place.guarded(tls.as_ref()))
@@ -195,22 +186,71 @@ fn serve_requests(options: Options, launcher: Option<Launcher>) -> Result<(), Op
             .collect(),
     });
     let auth = users.as_ref().map(UsersFile::auth);
+    let config = net_config(&options);
     let shared = Shared::new(Arc::clone(&cache), options, auth, tls);
     start_helpers(&shared, clock, users).map_err(|error| refused("cannot start a thread", error))?;
-    let ran = scrubjay_net::run(
-        &net_config,
-        clock,
-        scrubjay_net::Sockets { listeners, udp },
-        &shared.net,
-        &shared.control,
-        Secure::new,
-        |_| CacheService::new(&shared),
-    );
+    let sockets = scrubjay_net::Sockets { listeners, udp };
+    let ran = match drivers {
+        Drivers::Epoll(drivers) => run_workers(&config, drivers, sockets, &shared),
+        Drivers::Uring(drivers) => run_workers(&config, drivers, sockets, &shared),
+    };
     drop(pid_file);
     if !background {
         say("stopped");
     }
     ran.map_err(|error| refused("the server had to stop", error))
+}
+
+/// What is served by drivers of either kind.
+type Served = scrubjay_net::Sockets<scrubjay_tls::Listener<Listener>, datagrams::Socket>;
+
+fn run_workers<D>(
+    config: &scrubjay_net::Config,
+    drivers: Vec<D>,
+    sockets: Served,
+    shared: &Arc<Shared>,
+) -> std::io::Result<()>
+where
+    D: Driver<Listener = Listener, Socket = Socket, Datagrams = datagrams::Socket> + Send,
+{
+    let drivers = drivers.into_iter().map(Secure::new).collect();
+    scrubjay_net::run(config, drivers, sockets, &shared.net, &shared.control, |_| {
+        CacheService::new(shared)
+    })
+}
+
+fn net_config(options: &Options) -> scrubjay_net::Config {
+    scrubjay_net::Config {
+        cores: options.cpus.clone(),
+        limits: Limits {
+            connections_max: options.conn_limit,
+            refusal: options.reject_over_limit.then_some(TOO_MANY_CONNECTIONS),
+            connections_per_address: options.connections_per_address,
+            refusal_of_address: TOO_MANY_OF_ADDRESS,
+            idle_timeout_secs: options.idle_timeout_secs,
+            busy_poll_micros: options.busy_poll_micros,
+        },
+    }
+}
+
+/// Opens a driver for each worker, and notes in the options of which kind they are; and in words, for people.
+fn open_drivers(options: &mut Options, clock: Clock) -> Result<(Drivers, String), OptionError> {
+    let opened = choice::open(options.io_driver, options.threads, clock).map_err(|error| {
+        let what = match options.io_driver {
+            Some(kind) => {
+                format!("-o io_driver={kind}: it cannot be used here; leave it out to get what works")
+            }
+            None => "cannot wait for connections".to_owned(),
+        };
+        refused(&what, error)
+    })?;
+    let kind = opened.drivers.kind();
+    options.io_driver = Some(kind);
+    let words = match opened.refusal {
+        Some(error) => format!("{kind} (io_uring cannot be used here: {error})"),
+        None => kind.to_string(),
+    };
+    Ok((opened.drivers, words))
 }
 
 /// Reads the certificates, if connections are to be encrypted.
@@ -228,12 +268,12 @@ fn load_certificates(options: &Options, clock: Clock) -> Result<Option<Arc<Tls>>
 
 /// A socket that is listened on, and how its connections are guarded.
 struct Place {
-    socket: epoll::Listener,
+    socket: Listener,
     guard: Option<Certificate>,
 }
 
 impl Place {
-    fn guarded(self, tls: Option<&Arc<Tls>>) -> scrubjay_tls::Listener<epoll::Listener> {
+    fn guarded(self, tls: Option<&Arc<Tls>>) -> scrubjay_tls::Listener<Listener> {
         match (self.guard, tls) {
             (Some(certificate), Some(tls)) => scrubjay_tls::Listener::secure(self.socket, tls, certificate),
             _ => scrubjay_tls::Listener::plain(self.socket),
@@ -255,12 +295,12 @@ impl Place {
 fn listen(options: &Options) -> Result<Vec<Place>, OptionError> {
     let mut places = Vec::new();
     if let Some(path) = &options.unix_socket {
-        let opened = epoll::Listener::unix(Path::new(path), options.unix_mask, options.listen_backlog);
+        let opened = Listener::unix(Path::new(path), options.unix_mask, options.listen_backlog);
         let socket = opened.map_err(|error| refused(&format!("-s {path}: cannot listen there"), error))?;
         places.push(Place { socket, guard: None });
     }
     for (address, guard, is_needed) in tcp_addresses(options)? {
-        match epoll::Listener::tcp(address, options.listen_backlog) {
+        match Listener::tcp(address, options.listen_backlog) {
             Ok(socket) => places.push(Place { socket, guard }),
             Err(error) if is_needed => {
                 let advice = advice_on_listening(error.kind());
@@ -448,7 +488,7 @@ fn say_reloaded(why: &str, outcome: &Result<(), scrubjay_tls::CannotLoad>) {
 }
 
 /// What the server says when it is up: one screen.
-fn banner(options: &Options, places: &[Place], udp: &[SocketAddr]) -> String {
+fn banner(options: &Options, driver: &str, places: &[Place], udp: &[SocketAddr]) -> String {
     let tcp = places.iter().filter_map(|place| {
         let address = place.socket.address()?;
         Some(format!("{address} ({})", place.transport()))
@@ -467,12 +507,13 @@ fn banner(options: &Options, places: &[Place], udp: &[SocketAddr]) -> String {
         "scrubjay {VERSION}\n\
          listens on  {listening}\n\
          memory      {} (-m), items up to {} (-I){}\n\
-         work        {} threads (-t), up to {} connections (-c)\n\
+         work        {} threads (-t) by {}, up to {} connections (-c)\n\
          to stop     Ctrl-C or kill {pid}; kill -USR1 {pid} lets connections finish",
         bytes_text(options.memory_max as u64),
         bytes_text(options.item_size_max as u64),
         if options.evict { "" } else { ", no evictions (-M)" },
         options.threads,
+        driver,
         options.conn_limit,
     );
     if options.listen.is_empty() && !options.tcp_addresses().is_empty() {

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// How long anything may take before a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server on a free port, gone when dropped. `SCRUBJAY_LOAD_BIN` names another program, such as memcached.
+/// A server on a free port, gone when dropped. `SCRUBJAY_LOAD_BIN` names another program, such as memcached;
+/// `SCRUBJAY_LOAD_DRIVER` the driver that scrubjay is to use.
 pub struct Server {
     child: Child,
     port: u16,
@@ -23,9 +24,11 @@ impl Server {
         let name = format!("scrubjay-load-{}-{number}.port", std::process::id());
         let port_file = std::env::temp_dir().join(name);
         let program = std::env::var("SCRUBJAY_LOAD_BIN");
+        let driver = std::env::var("SCRUBJAY_LOAD_DRIVER");
         let child = Command::new(program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_scrubjay")))
             .args(["-l", "127.0.0.1", "-p", "-1", "-U", "0", "-u", "root"])
             .args(line.split_whitespace())
+            .args(driver.map(|name| format!("--io-driver={name}")))
             .env("MEMCACHED_PORT_FILENAME", &port_file)
             .stdin(Stdio::null())
             .stderr(Stdio::null())

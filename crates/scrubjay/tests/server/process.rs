@@ -1,5 +1,6 @@
 //! Start and stop, files and sockets.
 
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
@@ -66,6 +67,45 @@ fn serves_a_unix_socket_instead_of_tcp() {
         assert_eq!(mode & 0o777, 0o770);
         child.kill().and_then(|()| child.wait()).expect("our child");
     }
+}
+
+#[test]
+fn the_driver_is_the_one_asked_for_and_is_named() {
+    let served_by = |asked: &str| {
+        let server = Server::start(&format!("-o io_driver={asked}"));
+        let settings = settings(&server);
+        let driver = settings
+            .iter()
+            .find_map(|line| line.strip_prefix("STAT io_driver "));
+        let driver = driver.expect("it is named in stats settings").to_owned();
+        let (_, output) = server.stop("TERM");
+        assert!(
+            output.contains(&format!("4 threads (-t) by {driver}")),
+            "{output}"
+        );
+        (driver, output)
+    };
+    assert_eq!(served_by("epoll").0, "epoll");
+    let (driver, output) = served_by("auto");
+    if driver == "io_uring" {
+        assert_eq!(served_by("io_uring").0, "io_uring");
+        return;
+    }
+    assert!(
+        output.contains("by epoll (io_uring cannot be used here: "),
+        "{output}"
+    );
+    let refused = scrubjay("-p -1 -o io_driver=io_uring").output().expect("starts");
+    assert_eq!(refused.status.code(), Some(71));
+    let output = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(output.contains("-o io_driver=io_uring"), "{output}");
+}
+
+fn settings(server: &Server) -> Vec<String> {
+    let mut stream = server.connect();
+    stream.write_all(b"stats settings\r\n").expect("writable");
+    let lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
+    lines.take_while(|line| line != "END").collect()
 }
 
 #[test]
@@ -142,7 +182,7 @@ fn shutdown_works_only_when_enabled() {
     assert_eq!(server.stop("TERM").0, Some(0));
     let mut server = Server::start("-A");
     let stream = server.connect();
-    std::io::Write::write_all(&mut &stream, b"shutdown\r\n").expect("writable");
+    Write::write_all(&mut &stream, b"shutdown\r\n").expect("writable");
     let status = wait(&mut server.child).expect("it ends");
     assert_eq!(status.code(), Some(0));
 }
@@ -159,8 +199,8 @@ fn one_protocol_only_when_asked_for() {
         let mut stream = server.connect();
         let mut request = [0; 24];
         (request[0], request[1]) = (0x80, 10);
-        std::io::Write::write_all(&mut stream, &request).expect("writable");
-        std::io::Write::write_all(&mut stream, b"\r\n").expect("writable");
+        Write::write_all(&mut stream, &request).expect("writable");
+        Write::write_all(&mut stream, b"\r\n").expect("writable");
         let mut first = [0];
         std::io::Read::read_exact(&mut stream, &mut first).expect("an answer");
         first[0]

@@ -3,6 +3,8 @@
 //! Names, letters, defaults and exit statuses are memcached's. Source: memcached 1.6.18 `-h` and `stats settings`, run
 //! case by case, and the option list of 1.6.45.
 
+use scrubjay_io::driver::choice as driver;
+
 use super::row::{Kind, Row};
 use super::{EXIT_USAGE, Options, Protocol, cpus, listen, tls, udp};
 
@@ -159,6 +161,9 @@ pub const ROWS: &[Row] = &[
     Row::flag("huge_pages", |o, on| o.collapse = on, "Put huge pages under memory in full use as time goes by, from -m 512 up, where the kernel can (Linux 6.1)")
         .extended().negatable().default("yes")
         .shows("huge_pages", |o| yes_no(o.collapse)),
+    Row::choice("io_driver", &["auto", "epoll", "io_uring"], |o, word| o.io_driver = driver::Kind::of_name(word), "How the kernel is asked about connections: io_uring (Linux 6.1, where it is not forbidden), epoll, or what is faster here (auto)")
+        .extended().default("auto")
+        .shows("io_driver", |o| o.io_driver.map_or("auto", driver::Kind::name).to_owned()),
     Row::number("idle_timeout", 0, u32::MAX as i64, |o, n| o.idle_timeout_secs = n as u32, "Close connections that were silent for this long; 0 never")
         .extended().unit("seconds").default("0")
         .shows("idle_timeout", |o| o.idle_timeout_secs.to_string())

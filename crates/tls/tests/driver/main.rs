@@ -34,6 +34,7 @@ fn every_byte_comes_back_whatever_the_network_does() {
         short: 100,
         delay_ms_max: 3,
         send_buffer: 700,
+        defers: 90,
     };
     for (seed, faults, len) in [
         (1, Faults::NONE, 1_000_000),

@@ -1,0 +1,296 @@
+//! The driver for new kernels: io_uring. All replies of a turn, and the wait for the next requests, are one system call.
+//!
+//! What arrives is received into buffers that all connections share and waits there to be read; replies are copied and go out
+//! with the next wait. Everything larger goes the way it goes with epoll, by calls of its own.
+//!
+//! Order of a connection's bytes. In: buffers are filled during this driver's calls only, and all completions are taken before
+//! a wait returns; so what lies in the socket came after what lies in buffers. Out: a queued reply goes before anything is sent
+//! directly, and what the socket did not take of it before anything else; until that has gone the peer is not read from.
+
+use std::io::{self, ErrorKind, IoSlice};
+
+use scrubjay_base::time::Now;
+
+use super::datagrams::{self, Inbox, Outbox};
+use super::epoll::Epoll;
+use super::{Driver, Interest, Listener, PeerAddress, Ready, Socket, Waker};
+use crate::clock::Clock;
+use buffers::Buffers;
+use place::{Facts, Places};
+use queue::Queue;
+use ring::{Kind, Ring, Tag};
+use turn::{Answer, is_again};
+
+mod buffers;
+mod place;
+mod queue;
+mod ring;
+mod turn;
+
+/// A connection that sends so much between two turns is read from its socket: one copy less, and one call for all.
+const BULK_LEN: usize = 6 << 10;
+
+/// A connection that sends no more than this is not such a one any more.
+const SMALL_LEN: usize = 2 << 10;
+
+/// Sockets and readiness by io_uring.
+pub struct Uring {
+    // Dropped first: it receives into the buffers.
+    ring: Ring,
+    buffers: Buffers,
+    queue: Queue,
+    places: Places,
+    /// Places whose requests may have to change.
+    unsettled: Vec<u32>,
+    /// Places that may have something to report.
+    noteworthy: Vec<u32>,
+    /// Requests of connections that were closed.
+    ended: Vec<Tag>,
+    /// Listeners, sockets of datagrams and the waker: what is reported rarely. Requests of a ring would keep a socket open
+    /// after its process was killed, until the kernel has tidied up behind it, and a successor could not listen.
+    others: Epoll,
+    /// The request to report the others is with the kernel.
+    waits_for_others: bool,
+}
+
+impl Uring {
+    /// A driver with nothing to watch. It may be moved to another thread before its first wait.
+    ///
+    /// # Errors
+    /// io_uring is forbidden here or too old, or there is no memory.
+    pub fn new(clock: Clock) -> io::Result<Uring> {
+        let buffers = Buffers::new()?;
+        Ok(Uring {
+            ring: Ring::new(&buffers)?,
+            buffers,
+            queue: Queue::default(),
+            places: Places::default(),
+            unsettled: Vec::new(),
+            noteworthy: Vec::new(),
+            ended: Vec::new(),
+            others: Epoll::new(clock)?,
+            waits_for_others: false,
+        })
+    }
+
+    /// Has the requests of a place looked at before the next wait.
+    fn unsettle(&mut self, index: u32) {
+        let place = self.places.get_mut(index);
+        if !place.is(Facts::UNSETTLED) {
+            place.set(Facts::UNSETTLED, true);
+            self.unsettled.push(index);
+        }
+    }
+
+    /// Has a place looked at for something to report.
+    fn note(&mut self, index: u32) {
+        let place = self.places.get_mut(index);
+        if !place.is(Facts::NOTEWORTHY) {
+            place.set(Facts::NOTEWORTHY, true);
+            self.noteworthy.push(index);
+        }
+    }
+}
+
+impl Driver for Uring {
+    type Socket = Socket;
+    type Listener = Listener;
+    type Datagrams = datagrams::Socket;
+
+    fn waker(&self) -> Option<Waker> {
+        self.others.waker()
+    }
+
+    fn now(&mut self) -> Now {
+        self.others.now()
+    }
+
+    fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()> {
+        self.ring.enable()?;
+        ready.clear();
+        loop {
+            // What was reported and left is reported again.
+            let timeout_ms = if self.has_news() { Some(0) } else { timeout_ms };
+            let answered = self.turn(timeout_ms, ready)?;
+            // What came may concern nobody any more.
+            if !ready.is_empty() || answered != Answer::OfRing || timeout_ms == Some(0) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn add(&mut self, socket: &Socket, token: u64) -> io::Result<()> {
+        let index = self.places.take(socket.raw_fd(), token);
+        socket.set_place(index);
+        self.unsettle(index);
+        Ok(())
+    }
+
+    fn change(&mut self, socket: &Socket, _token: u64, interest: Interest) -> io::Result<()> {
+        let index = place_of(socket);
+        let place = self.places.get_mut(index);
+        place.interest = interest;
+        place.set(Facts::WRITABLE, false);
+        if !place.wants_input() && !place.received.is_empty() {
+            // It may be long until it is read, and others need the buffers.
+            let into = &mut place.kept.get_or_insert_default().received;
+            self.buffers.move_all(&mut place.received, into);
+            place.note();
+        }
+        self.note(index);
+        self.unsettle(index);
+        Ok(())
+    }
+
+    fn add_listener(&mut self, listener: &Listener, token: u64) -> io::Result<()> {
+        self.others.add_listener(listener, token)
+    }
+
+    fn remove_listener(&mut self, listener: &Listener) -> io::Result<()> {
+        self.others.remove_listener(listener)
+    }
+
+    fn add_datagrams(&mut self, socket: &datagrams::Socket, token: u64) -> io::Result<()> {
+        self.others.add_datagrams(socket, token)
+    }
+
+    fn receive(&mut self, socket: &mut datagrams::Socket, inbox: &mut Inbox) -> io::Result<()> {
+        socket.receive(inbox)
+    }
+
+    fn send(&mut self, socket: &mut datagrams::Socket, outbox: &mut Outbox) -> usize {
+        socket.send(outbox)
+    }
+
+    fn accept(&mut self, listener: &Listener) -> io::Result<(Socket, PeerAddress)> {
+        listener.accept()
+    }
+
+    fn read(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(index) = socket.place() else {
+            return socket.read(buffer);
+        };
+        let place = self.places.get_mut(index);
+        let mut len = 0;
+        if let Some(kept) = place.kept.as_mut().filter(|kept| kept.unsent.is_empty()) {
+            len = kept.received.len().min(buffer.len());
+            buffer[..len].copy_from_slice(&kept.received[..len]);
+            kept.received.drain(..len);
+            if kept.received.is_empty() {
+                kept.received = Vec::new();
+            }
+        }
+        place.note();
+        place.check()?;
+        if place.has_unsent() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        if len < buffer.len() && !place.received.is_empty() {
+            len += self.buffers.read(&mut place.received, &mut buffer[len..]);
+        }
+        place.set(Facts::BULK, place.is(Facts::BULK) || len >= BULK_LEN);
+        let mut result = Ok(len);
+        if len < buffer.len() && (len == 0 || place.is(Facts::READABLE)) {
+            result = socket.read(&mut buffer[len..]);
+            let room = buffer.len() - len;
+            let is_drained = match &result {
+                Ok(more) => (1..room).contains(more),
+                Err(error) => is_again(error),
+            };
+            place.set(Facts::READABLE, !is_drained);
+            match result {
+                Ok(more) => {
+                    place.set(Facts::BULK, place.is(Facts::BULK) && len + more > SMALL_LEN);
+                    result = Ok(len + more);
+                }
+                // It will come up again.
+                Err(_) if len > 0 => result = Ok(len),
+                Err(_) => {}
+            }
+        }
+        if !place.is(Facts::RECEIVES) || place.is(Facts::BULK) {
+            self.unsettle(index);
+        }
+        result
+    }
+
+    fn write(&mut self, socket: &Socket, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let Some(index) = socket.place() else {
+            return socket.write(pieces);
+        };
+        let place = self.places.get_mut(index);
+        if place.kept.is_none() && place.error == 0 {
+            if let Some(number) = self.queue.push(index, place.queued, pieces) {
+                place.queued = number;
+                return Ok(pieces.iter().map(|piece| piece.len()).sum());
+            }
+            if place.queued == queue::NONE {
+                return socket.write(pieces);
+            }
+        }
+        self.flush(socket)?;
+        socket.write(pieces)
+    }
+
+    fn flush(&mut self, socket: &Socket) -> io::Result<()> {
+        let Some(index) = socket.place() else {
+            return Ok(());
+        };
+        self.send_queued(index);
+        let place = self.places.get_mut(index);
+        place.note();
+        place.check()?;
+        if place.has_unsent() {
+            self.unsettle(index);
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        Ok(())
+    }
+
+    fn acknowledge_now(&mut self, socket: &Socket) {
+        socket.acknowledge_now();
+    }
+
+    fn end_input(&mut self, socket: &Socket) {
+        socket.end_input();
+        if let Some(index) = socket.place() {
+            self.places.get_mut(index).set(Facts::READABLE, true);
+            self.note(index);
+        }
+    }
+
+    fn held(&self, socket: &Socket) -> usize {
+        socket.place().map_or(0, |index| self.places.get(index).noted())
+    }
+
+    fn close(&mut self, socket: Socket) {
+        let Some(index) = socket.place() else {
+            return;
+        };
+        // What the socket does not take now is lost; who wants to know asks before.
+        self.send_queued(index);
+        let place = self.places.get_mut(index);
+        self.buffers.drop_all(&mut place.received);
+        for (fact, kind) in [
+            (Facts::RECEIVES, Kind::Receive),
+            (Facts::POLLS_IN, Kind::PollIn),
+            (Facts::POLLS_OUT, Kind::PollOut),
+        ] {
+            if self.places.get(index).is(fact) {
+                self.ended.push(self.places.tag(index, kind));
+            }
+        }
+        self.places.leave(index);
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // The last connections are closed when their requests are. A ring that refuses is closed all the same.
+        let _ = self.ask().and_then(|()| self.ring.enter(Some(0)));
+    }
+}
+
+fn place_of(socket: &Socket) -> u32 {
+    socket.place().expect("the connection was added")
+}
