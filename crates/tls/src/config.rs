@@ -14,7 +14,7 @@ use scrubjay_io::file;
 use crate::settings::{Certificate, KeyFormat, MinVersion, Settings};
 
 /// Longest file of certificates or keys. A bundle of all public authorities has a quarter of it.
-const FILE_LEN_MAX: usize = 1 << 20;
+pub(crate) const FILE_LEN_MAX: usize = 1 << 20;
 
 /// Tickets that a client of TLS 1.3 gets, each good for one connection.
 const TICKETS: usize = 2;

@@ -4,12 +4,14 @@
 //! changes them while connections go on. The protocol and its arithmetic are rustls's; here is only what moves bytes.
 
 mod certificates;
+mod client;
 mod config;
 mod driver;
 mod session;
 mod settings;
 
 pub use certificates::{Counters, Tls};
+pub use client::client;
 pub use config::CannotLoad;
 pub use driver::{Listener, Secure, Socket};
 pub use settings::{Certificate, KeyFormat, MinVersion, Settings, Suites};
