@@ -378,7 +378,9 @@ impl Worker {
             pieces.keep();
         }
         turn.tally.created.add(1);
-        turn.tally.created_bytes.add(cache.whole_len(draft.item) as u64);
+        let bytes = cache.whole_len(draft.item) as u64;
+        turn.tally.created_bytes.add(bytes);
+        turn.tally.sizes.note_created(bytes);
         if let Some(old) = old {
             cache.bury(&turn, &old, death.unwrap_or(draft.replaces));
         }

@@ -458,6 +458,11 @@ impl Worker {
         let (old_len, new_len) = (heap.aligned(entry.item.len()), heap.aligned(copy.len()));
         turn.tally.created_bytes.add(new_len as u64);
         turn.tally.removed_bytes.add(old_len as u64);
+        let whole_len = cache.whole_len(copy);
+        let old_whole_len = whole_len - new_len + old_len;
+        turn.tally
+            .sizes
+            .note_resized(old_whole_len as u64, whole_len as u64);
         if seen.fetched {
             turn.tally.first_read_bytes.add(new_len as u64);
         } else {

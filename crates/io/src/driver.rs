@@ -9,9 +9,12 @@ use scrubjay_base::time::Now;
 
 use datagrams::{Inbox, Outbox};
 
+pub use name::Name;
+
 mod connect;
 pub mod datagrams;
 pub mod epoll;
+mod name;
 pub mod sim;
 
 /// What a socket is ready for.
@@ -133,6 +136,21 @@ pub trait Driver {
     /// Bytes of memory that the driver holds for a connection. They change in `read` and `write` only.
     fn held(&self, _socket: &Self::Socket) -> usize {
         0
+    }
+
+    /// What a connection is called in a list.
+    fn name(&self, _socket: &Self::Socket) -> Name {
+        Name::default()
+    }
+
+    /// What a listener is called in a list.
+    fn listener_name(&self, _listener: &Self::Listener) -> Name {
+        Name::default()
+    }
+
+    /// What a socket of datagrams is called in a list.
+    fn datagrams_name(&self, _socket: &Self::Datagrams) -> Name {
+        Name::default()
     }
 
     /// Closes a connection that was added; where there is a way to say goodbye, it is said.

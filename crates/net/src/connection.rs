@@ -9,6 +9,7 @@ use scrubjay_base::time::Now;
 use scrubjay_io::driver::{Driver, Interest, PeerAddress};
 
 use crate::output::Output;
+use crate::roll::State;
 use crate::service::{Next, Service};
 
 /// Longest incomplete request that a service may leave: a line, or a body of 64 KiB with its line.
@@ -37,6 +38,8 @@ pub(crate) struct Connection<D: Driver, S: Service> {
     interest: Interest,
     /// At its last turn it had nothing to read, to do or to send.
     caught_up: bool,
+    /// Something has come from the peer.
+    has_begun: bool,
     pub(crate) last_active: Now,
 }
 
@@ -83,6 +86,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
             peer,
             interest: Interest::Read,
             caught_up: false,
+            has_begun: false,
             last_active: now,
         }
     }
@@ -107,6 +111,18 @@ impl<D: Driver, S: Service> Connection<D, S> {
     /// Whether everything that had come by its last turn is answered.
     pub(crate) fn has_caught_up(&self) -> bool {
         self.caught_up
+    }
+
+    /// What it is about, for a list.
+    pub(crate) fn state(&self) -> State {
+        match () {
+            () if self.closing => State::Closing,
+            () if self.has_unsent() => State::Sending,
+            () if self.again || self.later => State::Working,
+            () if !self.leftover.is_empty() => State::Receiving,
+            () if !self.has_begun => State::New,
+            () => State::Waiting,
+        }
     }
 
     /// Whether it is to have a turn without new input.
@@ -149,6 +165,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
             Ok(0) => Read::End,
             Ok(len) => {
                 *lent.bytes_read += len as u64;
+                self.has_begun = true;
                 Read::Bytes(len)
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Read::Nothing,

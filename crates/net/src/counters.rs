@@ -8,6 +8,7 @@ use scrubjay_io::driver::epoll::Waker;
 
 use crate::datagrams::Counts;
 use crate::memory::Memory;
+use crate::roll::RollCall;
 
 /// Counts of connections and bytes. Raised at accept and close, and once a turn for bytes.
 #[derive(Debug, Default)]
@@ -30,6 +31,8 @@ pub struct Counters {
     pub idle_kicks: AtomicU64,
     /// What connections hold of memory.
     pub memory: Memory,
+    /// Where lists of all sockets are asked for.
+    pub roll_call: RollCall,
     udp: [OwnLine<Udp>; TRAFFIC_CELLS],
     /// Times that a connection had to wait for its next turn although it had more to do.
     pub conn_yields: AtomicU64,

@@ -190,7 +190,8 @@ fn handle_all<S: Service>(
                 output.bytes().extend_from_slice(words.incomplete);
                 break;
             }
-            // A login is worked out later; where there are any, there are no datagrams.
+            // A login is worked out later; where there are any, there are no datagrams. Sockets are listed to connections
+            // only.
             Next::Wait | Next::Later | Next::Close => break,
         }
     }

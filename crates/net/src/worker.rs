@@ -15,6 +15,7 @@ use crate::connection::{After, Connection, Lent};
 use crate::counters::{Control, Counters, Stop};
 use crate::datagrams::Datagrams;
 use crate::output::Output;
+use crate::roll::{Row, State};
 use crate::service::Service;
 
 /// Bytes read from a connection in one turn.
@@ -115,6 +116,8 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     bytes_read: u64,
     bytes_written: u64,
     copies_made: u64,
+    /// The last roll call that was answered.
+    roll_answered: u64,
 }
 
 impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
@@ -126,6 +129,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         listeners: &'a [D::Listener],
         datagrams: Option<Datagrams<D::Datagrams>>,
     ) -> Worker<'a, D, S> {
+        shared.counters.roll_call.enter();
         Worker {
             index,
             driver,
@@ -146,6 +150,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             bytes_read: 0,
             bytes_written: 0,
             copies_made: 0,
+            roll_answered: 0,
         }
     }
 
@@ -167,7 +172,8 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     pub(crate) fn turn(&mut self, ready: &mut Vec<Ready>) -> std::io::Result<()> {
         let sweeps =
             self.shared.limits.idle_timeout_secs > 0 || (!self.listening && !self.listeners.is_empty());
-        let waits = self.datagrams.as_ref().is_some_and(Datagrams::has_more_to_do);
+        let waits = self.datagrams.as_ref().is_some_and(Datagrams::has_more_to_do)
+            || self.shared.counters.roll_call.hear(self.roll_answered);
         let timeout = match (self.again.is_empty() && !waits, sweeps) {
             (false, _) => Some(0),
             (true, true) => Some(SWEEP_MS),
@@ -181,6 +187,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         self.service.begin_turn(now);
         self.take_mail(now);
         self.copy_out_if_asked();
+        self.answer_roll_call();
         let again = std::mem::take(&mut self.again);
         let later = std::mem::take(&mut self.later);
         for ready in ready.iter() {
@@ -293,6 +300,33 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
                 self.close(index);
             }
         }
+    }
+
+    /// Says which sockets are its own, if somebody wants to know.
+    fn answer_roll_call(&mut self) {
+        let counters = &self.shared.counters;
+        if !counters.roll_call.hear(self.roll_answered) {
+            return;
+        }
+        let begun = Now::default();
+        let driver = &self.driver;
+        self.roll_answered = counters.roll_call.answer(&self.shared.control, |rows| {
+            let row = |name, state, last_active| Row {
+                name,
+                state,
+                last_active,
+            };
+            let listeners = self.listeners.iter();
+            rows.extend(
+                listeners.map(|listener| row(driver.listener_name(listener), State::Listening, begun)),
+            );
+            let places = self.datagrams.iter().flat_map(|datagrams| &datagrams.places);
+            rows.extend(
+                places.map(|place| row(driver.datagrams_name(&place.socket), State::Datagrams, begun)),
+            );
+            let connections = self.connections.iter().flatten();
+            rows.extend(connections.map(|one| row(driver.name(&one.socket), one.state(), one.last_active)));
+        });
     }
 
     fn close(&mut self, index: usize) {
@@ -462,6 +496,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
 
     /// Answers what has been received, then closes everything.
     fn stop(mut self, ready: &mut Vec<Ready>) -> std::io::Result<()> {
+        self.shared.counters.roll_call.end();
         self.listen(false)?;
         let now = self.driver.now();
         self.service.begin_turn(now);

@@ -10,18 +10,20 @@ mod meta;
 mod need;
 mod text;
 
+use std::sync::Arc;
+
 use scrubjay_base::time::Now;
 use scrubjay_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, Refusal, Store, StoreMode,
     StoreOutcome, Worker,
 };
-use scrubjay_net::{Handled, Next, Output, Peer};
+use scrubjay_net::{Handled, Next, Output, Peer, Roll};
 
 use self::guard::Guard;
 use crate::auth::Rights;
 use crate::options;
 use crate::service::Shared;
-use crate::stats::{self, Counter, WorkerCounters};
+use crate::stats::{self, Counter, WorkerCounters, detail};
 
 /// The version on the wire: the protocol level that clients go by.
 pub const VERSION: &str = "1.6.45";
@@ -73,6 +75,11 @@ impl Context<'_> {
         let hit = self.worker.get(get);
         counters.add(Counter::CmdGet);
         let found = hit.as_ref().is_some_and(|hit| !hit.created);
+        if self.shared.detail.is_on() {
+            counters
+                .detail
+                .note(&self.shared.options, get.key, detail::Request::Get { found });
+        }
         if get.touch.is_some() {
             counters.add(Counter::CmdTouch);
             counters.add(if found {
@@ -103,6 +110,7 @@ impl Context<'_> {
 
     fn store(&mut self, store: Store<'_>) -> StoreOutcome {
         let compared = store.compare_cas.is_some() && store.mode == StoreMode::Set;
+        self.note_detail(store.key, detail::Request::Set);
         let outcome = self.worker.store(store);
         self.counters.add(Counter::CmdSet);
         if compared {
@@ -132,6 +140,7 @@ impl Context<'_> {
     }
 
     fn delete(&mut self, delete: &Delete<'_>) -> DeleteOutcome {
+        self.note_detail(delete.key, detail::Request::Delete);
         let outcome = self.worker.delete(delete);
         match outcome {
             DeleteOutcome::Deleted => self.counters.add(Counter::DeleteHits),
@@ -161,15 +170,30 @@ impl Context<'_> {
         self.worker.flush_all(delay);
     }
 
-    /// Calls `each` with name and value of every statistic of the group that `key` names; `false` if there is no such
-    /// group.
-    fn stats(&mut self, key: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
-        match key {
-            b"reset" => stats::reset(self.shared),
-            b"detail on" | b"detail off" | b"detail dump" => {}
-            group => return stats::report(self.shared, self.now, group, each),
+    /// Calls `each` with name and value of every statistic of `group`; `false` if there is no such group.
+    fn stats(&self, group: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
+        stats::report(self.shared, self.now, group, each)
+    }
+
+    fn call_roll(&self) -> Arc<Roll> {
+        self.shared.net.roll_call.call(&self.shared.control)
+    }
+
+    /// As [`Context::stats`] for the group `conns`; `false`, and nothing called, while workers are missing in the roll.
+    fn list_connections(&self, roll: &Roll, each: &mut dyn FnMut(&str, &str)) -> bool {
+        let is_complete = self.shared.net.roll_call.is_complete(roll);
+        if is_complete {
+            stats::connections(&roll.rows(), self.now, each);
         }
-        true
+        is_complete
+    }
+
+    /// Counts a request for `key`, if that is wanted, under the key's prefix.
+    #[inline]
+    fn note_detail(&self, key: &[u8], request: detail::Request) {
+        if self.shared.detail.is_on() {
+            self.counters.detail.note(&self.shared.options, key, request);
+        }
     }
 }
 

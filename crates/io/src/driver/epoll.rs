@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, Soc
 use scrubjay_base::time::Now;
 
 use super::datagrams::{self, Inbox, Outbox};
-use super::{Driver, Interest, PeerAddress, Ready};
+use super::{Driver, Interest, Name, PeerAddress, Ready};
 use crate::clock::Clock;
 
 /// Events taken from the kernel at a time.
@@ -257,6 +257,18 @@ impl Driver for Epoll {
 
     fn send(&mut self, socket: &mut datagrams::Socket, outbox: &mut Outbox) -> usize {
         socket.send(outbox)
+    }
+
+    fn name(&self, socket: &Socket) -> Name {
+        Name::of(&socket.fd, "tcp")
+    }
+
+    fn listener_name(&self, listener: &Listener) -> Name {
+        Name::of(&listener.fd, "tcp")
+    }
+
+    fn datagrams_name(&self, socket: &datagrams::Socket) -> Name {
+        Name::of(socket.fd(), "udp")
     }
 
     fn accept(&mut self, listener: &Listener) -> io::Result<(Socket, PeerAddress)> {

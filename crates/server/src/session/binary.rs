@@ -2,8 +2,10 @@
 
 mod store;
 
+use std::sync::Arc;
+
 use scrubjay_cache::{Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice};
-use scrubjay_net::{Handled, Next, Output};
+use scrubjay_net::{Handled, Next, Output, Roll};
 use scrubjay_protocol::binary::{
     Command, EXPTIME_DO_NOT_CREATE, Echo, Head, ParseError, Reply, Request, Status, encode_error,
     encode_head, encode_stat, encode_value, parse,
@@ -12,6 +14,7 @@ use scrubjay_protocol::binary::{
 use self::store::Pending;
 use super::need;
 use super::{Context, OUTPUT_PER_CALL, ahead, push_value};
+use crate::stats::detail;
 
 /// What one connection is in the middle of.
 #[derive(Debug, Default)]
@@ -28,6 +31,8 @@ enum Step {
     Value(Box<Pending>),
     /// So many bytes of input belong to a value that nobody wants.
     Swallow(u32),
+    /// The statistics of connections wait for the rows of all workers.
+    Roll(Echo, Arc<Roll>),
 }
 
 /// How a step ended.
@@ -36,6 +41,8 @@ enum Progress {
     Consumed(usize),
     /// More input is needed; nothing was consumed.
     Wait,
+    /// Nothing can be done before the workers are woken.
+    Later,
     /// The last reply is in the output.
     Close,
 }
@@ -56,6 +63,16 @@ pub(crate) fn handle(
             Step::Request => handle_request(&mut state.step, context, &input[consumed..], output),
             Step::Value(_) => store::receive(&mut state.step, context, &input[consumed..], output),
             Step::Swallow(left) => swallow(left, &input[consumed..]),
+            Step::Roll(echo, roll) => {
+                let (echo, out) = (*echo, output.bytes());
+                if context.list_connections(roll, &mut |name, value| encode_stat(echo, name, value, out)) {
+                    encode_stat(echo, "", "", output.bytes());
+                    state.step = Step::Request;
+                    Progress::Consumed(0)
+                } else {
+                    Progress::Later
+                }
+            }
         };
         if let Step::Swallow(0) = state.step {
             state.step = Step::Request;
@@ -71,6 +88,7 @@ pub(crate) fn handle(
             // Whoever sent a part may wait for its acknowledgement before it sends the rest.
             Progress::Wait if consumed < input.len() || !matches!(state.step, Step::Request) => Next::Partial,
             Progress::Wait => Next::Wait,
+            Progress::Later => Next::Later,
             Progress::Close => Next::Close,
         };
         return Handled { consumed, next };
@@ -119,6 +137,7 @@ fn handle_request(
         Command::Flush { exptime } => flush(context, &request, exptime, output.bytes()),
         Command::Noop => encode_value(request.echo, 0, b"", output.bytes()),
         Command::Version => encode_value(request.echo, 0, super::VERSION.as_bytes(), output.bytes()),
+        Command::Stat if request.key == b"conns" => *step = Step::Roll(request.echo, context.call_roll()),
         Command::Stat => stat(context, &request, output.bytes()),
         Command::Quit => {
             succeed(&request, 0, b"", output.bytes());
@@ -268,7 +287,11 @@ fn stat(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
             crate::stats::reset(context.shared);
             true
         }
-        b"detail on" | b"detail off" => true,
+        b"detail on" | b"detail off" => detail::switch(context.shared, &request.key[b"detail ".len()..]),
+        b"detail dump" => {
+            encode_stat(request.echo, "detail", &detail::dump(context.shared), out);
+            true
+        }
         group => context.stats(group, &mut |name, value| {
             encode_stat(request.echo, name, value, out);
         }),

@@ -1,11 +1,13 @@
 //! A connection that speaks the classic text protocol or the meta protocol, mixed as it likes.
 
+use std::sync::Arc;
+
 use scrubjay_base::number::parse_i64;
 use scrubjay_cache::{
     Arith, ArithOutcome, Body, Delete, DeleteOutcome, Get, PinnedSlice, Refusal, Store, StoreMode,
     StoreOutcome, Upload,
 };
-use scrubjay_net::{Handled, Next, Output};
+use scrubjay_net::{Handled, Next, Output, Roll};
 use scrubjay_protocol::command::{Insides, Shape, StoreVerb};
 use scrubjay_protocol::limits::{KEY_LEN_MAX, LINE_LEN_MAX};
 use scrubjay_protocol::meta::Refused;
@@ -16,6 +18,7 @@ use scrubjay_protocol::tokens::{Tokens, next_token};
 use super::need;
 use super::{Context, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value};
 use crate::auth::Rights;
+use crate::stats::detail;
 
 /// Blanks before a long multi-get's keys that are put up with; as memcached.
 const LEADING_BLANKS_MAX: usize = 100;
@@ -39,6 +42,8 @@ enum Step {
     Swallow(usize, Option<Words>),
     /// Everything up to the end of the line is not wanted.
     SwallowLine,
+    /// `stats conns` waits for the rows of all workers.
+    Roll(Arc<Roll>),
 }
 
 /// A multi-get whose keys are taken as they come.
@@ -89,6 +94,8 @@ enum Progress {
     Partial(usize),
     /// Others' turn; so many bytes are done with.
     Yield(usize),
+    /// Nothing can be done before the workers are woken.
+    Later,
     /// Close when the output is sent.
     Close,
 }
@@ -117,6 +124,16 @@ pub(super) fn handle(
             },
             Step::Value(_) => receive(&mut state.step, context, rest, output),
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
+            Step::Roll(roll) => {
+                if context.list_connections(roll, &mut |name, value| reply::stat(output.bytes(), name, value))
+                {
+                    reply::line(output.bytes(), "END");
+                    state.step = Step::Line;
+                    Progress::Consumed(0)
+                } else {
+                    Progress::Later
+                }
+            }
         };
         let next = match progress {
             Progress::Consumed(len) => {
@@ -142,6 +159,7 @@ pub(super) fn handle(
                 consumed += len;
                 Next::Again
             }
+            Progress::Later => Next::Later,
             Progress::Close => Next::Close,
         };
         return Handled { consumed, next };
@@ -199,6 +217,10 @@ fn handle_line(
         }
         Ok(Request::Meta(shape)) => {
             return handle_meta(step, context, shape, line.bytes, line.len, input, output);
+        }
+        Ok(Request::Stats(words)) if next_token(words).is_some_and(|(group, _)| group == b"conns") => {
+            *step = Step::Roll(context.call_roll());
+            return Progress::Consumed(line.len);
         }
         Ok(Request::Quit | Request::Http) => return Progress::Close,
         Ok(Request::Shutdown { mode }) if context.shared.options.shutdown_enabled => match mode {
@@ -533,9 +555,14 @@ fn stats(context: &mut Context<'_>, words: &[u8], out: &mut Vec<u8>) {
             crate::stats::reset(context.shared);
             "RESET"
         }
-        (b"detail", b"on" | b"off") => "OK",
-        (b"detail", b"dump") => "END",
-        (b"detail", _) => reply::STATS_DETAIL_USAGE,
+        (b"detail", b"dump") => {
+            out.extend_from_slice(detail::dump(context.shared).as_bytes());
+            "END"
+        }
+        (b"detail", word) => match detail::switch(context.shared, word) {
+            true => "OK",
+            false => reply::STATS_DETAIL_USAGE,
+        },
         (b"cachedump", _) if tokens.count() < 3 => reply::BAD_LINE,
         (b"cachedump", class) => match (parse_i64(class), parse_i64(tokens.get(2))) {
             (Some(0..=SLAB_CLASSES), Some(_)) => "END",
