@@ -53,10 +53,13 @@ pub struct Roll {
 }
 
 impl Roll {
-    /// What was collected, by descriptor.
+    /// What was collected, one row a descriptor, in their order.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = self.rows.lock().expect("nothing panics under this lock").clone();
+        // A descriptor that one worker closed may have come back in another before that one answered: the later row holds.
+        rows.reverse();
         rows.sort_by_key(|row| row.name.descriptor);
+        rows.dedup_by_key(|row| row.name.descriptor);
         rows
     }
 }

@@ -9,6 +9,7 @@ mod options;
 mod plan;
 mod process;
 mod replay;
+mod statistics;
 mod tls;
 mod udp;
 mod why;
