@@ -55,7 +55,7 @@ pub fn commands() -> [Command; 4] {
                     .long("ttl")
                     .value_name("SECONDS")
                     .default_value("0")
-                    .value_parser(seconds.clone())
+                    .value_parser(seconds)
                     .help("How long it lives; 0 is without end"),
             )
             .arg(

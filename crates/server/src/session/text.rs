@@ -124,16 +124,7 @@ pub(super) fn handle(
             },
             Step::Value(_) => receive(&mut state.step, context, rest, output),
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
-            Step::Roll(roll) => {
-                if context.list_connections(roll, &mut |name, value| reply::stat(output.bytes(), name, value))
-                {
-                    reply::line(output.bytes(), "END");
-                    state.step = Step::Line;
-                    Progress::Consumed(0)
-                } else {
-                    Progress::Later
-                }
-            }
+            Step::Roll(_) => list_connections(&mut state.step, context, output.bytes()),
         };
         let next = match progress {
             Progress::Consumed(len) => {
@@ -223,20 +214,9 @@ fn handle_line(
             return Progress::Consumed(line.len);
         }
         Ok(Request::Quit | Request::Http) => return Progress::Close,
-        Ok(Request::Shutdown { mode }) if context.shared.options.shutdown_enabled => match mode {
-            b"" => {
-                context.shared.control.stop_now();
-                return Progress::Close;
-            }
-            b"graceful" => {
-                context.shared.control.stop_gracefully();
-                return Progress::Close;
-            }
-            _ => {
-                reply::line(output.bytes(), reply::SHUTDOWN_MODE);
-                return Progress::Consumed(line.len);
-            }
-        },
+        Ok(Request::Shutdown { mode }) if context.shared.options.shutdown_enabled => {
+            return shut_down(context, mode, line.len, output.bytes());
+        }
         _ => {}
     }
     let words = match parsed.request {
@@ -247,6 +227,18 @@ fn handle_line(
         reply::line(output.bytes(), words);
     }
     Progress::Consumed(line.len)
+}
+
+fn shut_down(context: &Context<'_>, mode: &[u8], line_len: usize, out: &mut Vec<u8>) -> Progress {
+    match mode {
+        b"" => context.shared.control.stop_now(),
+        b"graceful" => context.shared.control.stop_gracefully(),
+        _ => {
+            reply::line(out, reply::SHUTDOWN_MODE);
+            return Progress::Consumed(line_len);
+        }
+    }
+    Progress::Close
 }
 
 fn has_long_key(keys: &[u8]) -> bool {
@@ -745,6 +737,19 @@ fn receive(
         order.answer_bad_chunk(output.bytes());
     }
     Progress::Consumed(2)
+}
+
+/// Answers `stats conns` once every worker has added its rows.
+fn list_connections(step: &mut Step, context: &Context<'_>, out: &mut Vec<u8>) -> Progress {
+    let Step::Roll(roll) = step else {
+        return Progress::Wait(0);
+    };
+    if !context.list_connections(roll, &mut |name, value| reply::stat(out, name, value)) {
+        return Progress::Later;
+    }
+    reply::line(out, "END");
+    *step = Step::Line;
+    Progress::Consumed(0)
 }
 
 fn swallow(step: &mut Step, input: &[u8], output: &mut Output<PinnedSlice>) -> Progress {
