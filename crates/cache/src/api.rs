@@ -535,6 +535,8 @@ pub struct Usage {
     pub item_bytes: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
+    /// The index is being resized, a page at a time.
+    pub index_is_resizing: bool,
     /// Bytes of what eviction remembers and learns from: evicted keys, shadow caches.
     pub eviction_bytes: u64,
     /// Bytes of the ledger of items that left.

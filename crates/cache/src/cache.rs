@@ -278,6 +278,7 @@ impl Cache {
             items: self.items(),
             item_bytes: item_bytes.sum(),
             index_bytes: self.index.bytes() as u64,
+            index_is_resizing: self.index.is_resizing(),
             eviction_bytes: self.eviction.bytes() as u64,
             ledger_bytes: self.ledger_bytes() as u64,
             dead_bytes: self.dead_bytes(),

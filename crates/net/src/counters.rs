@@ -23,6 +23,8 @@ pub struct Counters {
     pub rejected_by_address: AtomicU64,
     /// Times that accepting was stopped because of the limit.
     pub listen_disabled_num: AtomicU64,
+    /// Microseconds for which accepting was stopped, up to when it last began again.
+    pub listen_disabled_micros: AtomicU64,
     /// Whether connections are being refused or left waiting: 0 or 1.
     pub accepting_stopped: AtomicU64,
     /// Bytes by worker, each on a line of its own.

@@ -110,6 +110,7 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     output: Output<S::Shared>,
     next_worker: usize,
     listening: bool,
+    stopped_listening_at: Option<Now>,
     /// Accepting failed for want of descriptors or memory: not tried again before.
     accept_again_at: Now,
     swept_at: Now,
@@ -145,6 +146,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             output: Output::default(),
             next_worker: 0,
             listening: false,
+            stopped_listening_at: None,
             accept_again_at: Now::default(),
             swept_at: Now::default(),
             bytes_read: 0,
@@ -363,6 +365,15 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             }
         }
         self.listening = on;
+        let now = self.driver.now();
+        if let Some(since) = self.stopped_listening_at.take() {
+            let counters = &self.shared.counters;
+            let micros = now.nanos_since(since) / 1000;
+            counters
+                .listen_disabled_micros
+                .fetch_add(micros, Ordering::Relaxed);
+        }
+        self.stopped_listening_at = (!on).then_some(now);
         let stopped = !on && self.shared.control.stop() == Stop::No;
         self.shared.accept_stopped.store(stopped, Ordering::Release);
         self.shared

@@ -288,7 +288,10 @@ const GENERAL: &[(&str, Source)] = &[
         "listen_disabled_num",
         Number(|reading| reading.shared.net.listen_disabled_num.load(Ordering::Relaxed)),
     ),
-    ("time_in_listen_disabled_us", Always("0")),
+    (
+        "time_in_listen_disabled_us",
+        Number(|reading| reading.shared.net.listen_disabled_micros.load(Ordering::Relaxed)),
+    ),
     ("threads", Number(|reading| reading.shared.options.threads as u64)),
     (
         "conn_yields",
@@ -299,7 +302,10 @@ const GENERAL: &[(&str, Source)] = &[
         Number(|reading| u64::from(reading.usage.index_bytes.max(1).ilog2())),
     ),
     ("hash_bytes", Number(|reading| reading.usage.index_bytes)),
-    ("hash_is_expanding", Always("0")),
+    (
+        "hash_is_expanding",
+        Number(|reading| reading.usage.index_is_resizing.into()),
+    ),
     ("slab_reassign_rescues", Always("0")),
     ("slab_reassign_chunk_rescues", Always("0")),
     ("slab_reassign_inline_reclaim", Always("0")),

@@ -371,3 +371,18 @@ fn the_exporter_finds_its_names_with_values_it_can_read() {
         }
     }
 }
+
+#[test]
+fn time_without_listening_is_measured() {
+    let server = Server::start("-c 2 -o no_maxconns_fast");
+    let mut first = connect(&server);
+    assert_eq!(stats(&mut first, "")["time_in_listen_disabled_us"], "0");
+    let second = server.connect();
+    let waiting = server.connect();
+    let stopped = |told: &Stats| told["accepting_conns"] == "0" && told["listen_disabled_num"] == "1";
+    until(|| stopped(&stats(&mut first, "")).then_some(())).expect("no more than two are accepted");
+    drop(second);
+    let mut third = BufReader::new(waiting);
+    let micros = stats(&mut third, "")["time_in_listen_disabled_us"].clone();
+    assert!(micros.parse::<u64>().expect("a number") > 0);
+}

@@ -22,8 +22,6 @@ const REASONS: &[(&str, &str)] = &[
         "get_flushed",
         "a miss is counted in `get_misses` whatever its cause",
     ),
-    ("time_in_listen_disabled_us", "not measured"),
-    ("hash_is_expanding", "not told: the index grows page by page"),
     ("slab", "there are no slab classes"),
     ("lru", "there are no LRU lists and no crawler"),
     ("crawler_", "there are no LRU lists and no crawler"),
