@@ -15,7 +15,7 @@ use crate::connection::{After, Connection, Lent};
 use crate::counters::{Control, Counters, Stop};
 use crate::datagrams::Datagrams;
 use crate::output::Output;
-use crate::roll::{Row, State};
+use crate::roll::{Roll, Row, State};
 use crate::service::Service;
 
 /// Bytes read from a connection in one turn.
@@ -26,6 +26,9 @@ const OUTPUT_KEPT: usize = 512 << 10;
 
 /// Connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
+
+/// Connections that are listed in one turn.
+const ROWS_PER_TURN: usize = 64;
 
 /// How long accepting rests when the process has no descriptors left.
 const ACCEPT_PAUSE_NANOS: u64 = 100_000_000;
@@ -119,6 +122,8 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     copies_made: u64,
     /// The last roll call that was answered.
     roll_answered: u64,
+    /// The roll call that is being answered, and the place of the first connection that is not on the roll.
+    roll_at: (u64, usize),
 }
 
 impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
@@ -153,6 +158,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             bytes_written: 0,
             copies_made: 0,
             roll_answered: 0,
+            roll_at: (0, 0),
         }
     }
 
@@ -304,31 +310,47 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         }
     }
 
-    /// Says which sockets are its own, if somebody wants to know.
+    /// Says which sockets are its own, some of them a turn, if somebody wants to know.
     fn answer_roll_call(&mut self) {
-        let counters = &self.shared.counters;
-        if !counters.roll_call.hear(self.roll_answered) {
+        let shared = self.shared;
+        let roll_call = &shared.counters.roll_call;
+        if !roll_call.hear(self.roll_answered) {
             return;
         }
-        let begun = Now::default();
-        let driver = &self.driver;
-        self.roll_answered = counters.roll_call.answer(&self.shared.control, |rows| {
-            let row = |name, state, last_active| Row {
-                name,
-                state,
-                last_active,
-            };
-            let listeners = self.listeners.iter();
-            rows.extend(
-                listeners.map(|listener| row(driver.listener_name(listener), State::Listening, begun)),
-            );
-            let places = self.datagrams.iter().flat_map(|datagrams| &datagrams.places);
-            rows.extend(
-                places.map(|place| row(driver.datagrams_name(&place.socket), State::Datagrams, begun)),
-            );
-            let connections = self.connections.iter().flatten();
-            rows.extend(connections.map(|one| row(driver.name(&one.socket), one.state(), one.last_active)));
-        });
+        let (number, roll) = roll_call.current();
+        let Some(roll) = roll else {
+            self.roll_answered = number;
+            return;
+        };
+        if self.roll_at.0 != number {
+            self.roll_at = (number, 0);
+            self.add_constant_rows(&roll);
+        }
+        let first = self.roll_at.1;
+        let last = (first + ROWS_PER_TURN).min(self.connections.len());
+        let connections = self.connections[first.min(last)..last].iter().flatten();
+        roll.add(connections.map(|connection| Row {
+            name: self.driver.name(&connection.socket),
+            state: connection.state(),
+            last_active: connection.last_active,
+        }));
+        self.roll_at.1 = last;
+        if last == self.connections.len() {
+            self.roll_answered = number;
+            roll.finish(&shared.control);
+        }
+    }
+
+    fn add_constant_rows(&self, roll: &Roll) {
+        let row = |name, state| Row {
+            name,
+            state,
+            last_active: Now::default(),
+        };
+        let listeners = self.listeners.iter();
+        roll.add(listeners.map(|listener| row(self.driver.listener_name(listener), State::Listening)));
+        let places = self.datagrams.iter().flat_map(|datagrams| &datagrams.places);
+        roll.add(places.map(|place| row(self.driver.datagrams_name(&place.socket), State::Datagrams)));
     }
 
     fn close(&mut self, index: usize) {

@@ -17,7 +17,7 @@ use scrubjay_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, Refusal, Store, StoreMode,
     StoreOutcome, Worker,
 };
-use scrubjay_net::{Handled, Next, Output, Peer, Roll};
+use scrubjay_net::{Handled, Next, Output, Peer, Roll, Row};
 
 use self::guard::Guard;
 use crate::auth::Rights;
@@ -36,6 +36,9 @@ const COPY_VALUE_LEN_MAX: usize = 4 << 10;
 
 /// Bytes of replies that one call makes before others have their turn.
 const OUTPUT_PER_CALL: usize = 256 << 10;
+
+/// Connections that are listed before others have their turn.
+const ROWS_PER_CALL: usize = 256;
 
 /// First byte of a request in the binary protocol.
 const BINARY_MAGIC: u8 = 0x80;
@@ -175,17 +178,26 @@ impl Context<'_> {
         stats::report(self.shared, self.now, group, each)
     }
 
-    fn call_roll(&self) -> Arc<Roll> {
-        self.shared.net.roll_call.call(&self.shared.control)
+    fn begin_list(&self) -> Listing {
+        Listing {
+            roll: self.shared.net.roll_call.call(&self.shared.control),
+            next: 0,
+        }
     }
 
-    /// As [`Context::stats`] for the group `conns`; `false`, and nothing called, while workers are missing in the roll.
-    fn list_connections(&self, roll: &Roll, each: &mut dyn FnMut(&str, &str)) -> bool {
-        let is_complete = self.shared.net.roll_call.is_complete(roll);
-        if is_complete {
-            stats::connections(&roll.rows(), self.now, each);
+    /// As [`Context::stats`] for the group `conns`, as far as one call goes.
+    fn list_connections(&self, listing: &mut Listing, each: &mut dyn FnMut(&str, &str)) -> Listed {
+        if !self.shared.net.roll_call.is_complete(&listing.roll) {
+            return Listed::NotYet;
         }
-        is_complete
+        let told = |row: &Row| stats::connection(row, self.now, each);
+        match listing.roll.read(listing.next, ROWS_PER_CALL, told) {
+            None => Listed::All,
+            Some(next) => {
+                listing.next = next;
+                Listed::Part
+            }
+        }
     }
 
     /// Counts a request for `key`, if that is wanted, under the key's prefix.
@@ -195,6 +207,24 @@ impl Context<'_> {
             self.counters.detail.note(&self.shared.options, key, request);
         }
     }
+}
+
+/// A list of connections that is being asked for or told.
+#[derive(Debug)]
+struct Listing {
+    roll: Arc<Roll>,
+    /// The first descriptor that is not told yet.
+    next: u64,
+}
+
+/// How far a list was told.
+enum Listed {
+    /// Workers are missing in the roll, and nothing is told.
+    NotYet,
+    /// There is more, for when others had their turn.
+    Part,
+    /// To its end.
+    All,
 }
 
 /// One connection's state.

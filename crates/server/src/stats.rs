@@ -9,7 +9,7 @@ pub mod detail;
 mod markdown;
 mod memcached;
 
-pub(crate) use connections::connections;
+pub(crate) use connections::connection;
 pub use markdown::markdown;
 pub use memcached::why_absent;
 

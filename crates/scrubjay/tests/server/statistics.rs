@@ -386,3 +386,42 @@ fn time_without_listening_is_measured() {
     let micros = stats(&mut third, "")["time_in_listen_disabled_us"].clone();
     assert!(micros.parse::<u64>().expect("a number") > 0);
 }
+
+#[test]
+fn many_connections_are_listed_to_the_last() {
+    let server = Server::start("-t 2");
+    let others: Vec<TcpStream> = (0..400).map(|_| server.connect()).collect();
+    let mut stream = connect(&server);
+    until(|| (stats(&mut stream, "")["curr_connections"] == "401").then_some(())).expect("all are accepted");
+    let told = stats(&mut stream, "conns");
+    let count = |name: &str| told.keys().filter(|told| told.ends_with(name)).count();
+    assert_eq!(
+        (count(":listen_addr"), count(":addr"), count(":state")),
+        (401, 402, 402)
+    );
+    for other in &others {
+        let address = format!("tcp:{}", other.local_addr().expect("connected"));
+        assert!(told.values().any(|value| *value == address), "{address}");
+    }
+    // The binary protocol tells the same: a packet a line, and an empty one at the end.
+    let mut binary = BufReader::new(server.connect());
+    let request = [
+        &[0x80, 0x10, 0, 5, 0, 0, 0, 0, 0, 0, 0, 5][..],
+        &[0; 12],
+        b"conns",
+    ]
+    .concat();
+    binary.get_mut().write_all(&request).expect("connected");
+    let mut lines = 0;
+    loop {
+        let mut head = [0; 24];
+        binary.read_exact(&mut head).expect("a packet");
+        let len = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
+        if len == 0 {
+            break;
+        }
+        binary.read_exact(&mut vec![0; len as usize]).expect("its body");
+        lines += 1;
+    }
+    assert_eq!(lines, 402 * 4 + 3);
+}

@@ -2,10 +2,8 @@
 
 mod store;
 
-use std::sync::Arc;
-
 use scrubjay_cache::{Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice};
-use scrubjay_net::{Handled, Next, Output, Roll};
+use scrubjay_net::{Handled, Next, Output};
 use scrubjay_protocol::binary::{
     Command, EXPTIME_DO_NOT_CREATE, Echo, Head, ParseError, Reply, Request, Status, encode_error,
     encode_head, encode_stat, encode_value, parse,
@@ -13,7 +11,7 @@ use scrubjay_protocol::binary::{
 
 use self::store::Pending;
 use super::need;
-use super::{Context, OUTPUT_PER_CALL, ahead, push_value};
+use super::{Context, Listed, Listing, OUTPUT_PER_CALL, ahead, push_value};
 use crate::stats::detail;
 
 /// What one connection is in the middle of.
@@ -32,7 +30,7 @@ enum Step {
     /// So many bytes of input belong to a value that nobody wants.
     Swallow(u32),
     /// The statistics of connections wait for the rows of all workers.
-    Roll(Echo, Arc<Roll>),
+    List(Echo, Listing),
 }
 
 /// How a step ended.
@@ -63,14 +61,18 @@ pub(crate) fn handle(
             Step::Request => handle_request(&mut state.step, context, &input[consumed..], output),
             Step::Value(_) => store::receive(&mut state.step, context, &input[consumed..], output),
             Step::Swallow(left) => swallow(left, &input[consumed..]),
-            Step::Roll(echo, roll) => {
+            Step::List(echo, listing) => {
                 let (echo, out) = (*echo, output.bytes());
-                if context.list_connections(roll, &mut |name, value| encode_stat(echo, name, value, out)) {
-                    encode_stat(echo, "", "", output.bytes());
-                    state.step = Step::Request;
-                    Progress::Consumed(0)
-                } else {
-                    Progress::Later
+                match context
+                    .list_connections(listing, &mut |name, value| encode_stat(echo, name, value, out))
+                {
+                    Listed::NotYet => Progress::Later,
+                    Listed::Part => Progress::Consumed(0),
+                    Listed::All => {
+                        encode_stat(echo, "", "", out);
+                        state.step = Step::Request;
+                        Progress::Consumed(0)
+                    }
                 }
             }
         };
@@ -137,7 +139,7 @@ fn handle_request(
         Command::Flush { exptime } => flush(context, &request, exptime, output.bytes()),
         Command::Noop => encode_value(request.echo, 0, b"", output.bytes()),
         Command::Version => encode_value(request.echo, 0, super::VERSION.as_bytes(), output.bytes()),
-        Command::Stat if request.key == b"conns" => *step = Step::Roll(request.echo, context.call_roll()),
+        Command::Stat if request.key == b"conns" => *step = Step::List(request.echo, context.begin_list()),
         Command::Stat => stat(context, &request, output.bytes()),
         Command::Quit => {
             succeed(&request, 0, b"", output.bytes());

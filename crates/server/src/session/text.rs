@@ -1,13 +1,11 @@
 //! A connection that speaks the classic text protocol or the meta protocol, mixed as it likes.
 
-use std::sync::Arc;
-
 use scrubjay_base::number::parse_i64;
 use scrubjay_cache::{
     Arith, ArithOutcome, Body, Delete, DeleteOutcome, Get, PinnedSlice, Refusal, Store, StoreMode,
     StoreOutcome, Upload,
 };
-use scrubjay_net::{Handled, Next, Output, Roll};
+use scrubjay_net::{Handled, Next, Output};
 use scrubjay_protocol::command::{Insides, Shape, StoreVerb};
 use scrubjay_protocol::limits::{KEY_LEN_MAX, LINE_LEN_MAX};
 use scrubjay_protocol::meta::Refused;
@@ -16,7 +14,9 @@ use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
 
 use super::need;
-use super::{Context, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value};
+use super::{
+    Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value,
+};
 use crate::auth::Rights;
 use crate::stats::detail;
 
@@ -43,7 +43,7 @@ enum Step {
     /// Everything up to the end of the line is not wanted.
     SwallowLine,
     /// `stats conns` waits for the rows of all workers.
-    Roll(Arc<Roll>),
+    List(Listing),
 }
 
 /// A multi-get whose keys are taken as they come.
@@ -124,7 +124,7 @@ pub(super) fn handle(
             },
             Step::Value(_) => receive(&mut state.step, context, rest, output),
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
-            Step::Roll(_) => list_connections(&mut state.step, context, output.bytes()),
+            Step::List(_) => list_connections(&mut state.step, context, output.bytes()),
         };
         let next = match progress {
             Progress::Consumed(len) => {
@@ -210,7 +210,7 @@ fn handle_line(
             return handle_meta(step, context, shape, line.bytes, line.len, input, output);
         }
         Ok(Request::Stats(words)) if next_token(words).is_some_and(|(group, _)| group == b"conns") => {
-            *step = Step::Roll(context.call_roll());
+            *step = Step::List(context.begin_list());
             return Progress::Consumed(line.len);
         }
         Ok(Request::Quit | Request::Http) => return Progress::Close,
@@ -741,15 +741,18 @@ fn receive(
 
 /// Answers `stats conns` once every worker has added its rows.
 fn list_connections(step: &mut Step, context: &Context<'_>, out: &mut Vec<u8>) -> Progress {
-    let Step::Roll(roll) = step else {
+    let Step::List(listing) = step else {
         return Progress::Wait(0);
     };
-    if !context.list_connections(roll, &mut |name, value| reply::stat(out, name, value)) {
-        return Progress::Later;
+    match context.list_connections(listing, &mut |name, value| reply::stat(out, name, value)) {
+        Listed::NotYet => Progress::Later,
+        Listed::Part => Progress::Yield(0),
+        Listed::All => {
+            reply::line(out, "END");
+            *step = Step::Line;
+            Progress::Consumed(0)
+        }
     }
-    reply::line(out, "END");
-    *step = Step::Line;
-    Progress::Consumed(0)
 }
 
 fn swallow(step: &mut Step, input: &[u8], output: &mut Output<PinnedSlice>) -> Progress {

@@ -19,26 +19,22 @@ fn word(state: State) -> &'static str {
     }
 }
 
-/// Calls `each` with name and value of every line.
-pub(crate) fn connections(rows: &[Row], now: Now, each: &mut dyn FnMut(&str, &str)) {
+/// Calls `each` with name and value of every line of a socket.
+pub(crate) fn connection(row: &Row, now: Now, each: &mut dyn FnMut(&str, &str)) {
     let [udp, addr, listen_addr, state, secs] = NAMES;
-    for row in rows {
-        let mut say = |name: &str, value: &str| each(&format!("{}:{name}", row.name.descriptor), value);
-        match row.state {
-            State::Listening => say(addr, &row.name.here),
-            State::Datagrams => {
-                say(udp, "UDP");
-                say(addr, &row.name.here);
-            }
-            _ => {
-                say(addr, &row.name.there);
-                say(listen_addr, &row.name.here);
-            }
+    let mut say = |name: &str, value: &str| each(&format!("{}:{name}", row.name.descriptor), value);
+    match row.state {
+        State::Listening => say(addr, &row.name.here),
+        State::Datagrams => {
+            say(udp, "UDP");
+            say(addr, &row.name.here);
         }
-        say(state, word(row.state));
-        say(
-            secs,
-            &(now.nanos_since(row.last_active) / 1_000_000_000).to_string(),
-        );
+        _ => {
+            say(addr, &row.name.there);
+            say(listen_addr, &row.name.here);
+        }
     }
+    say(state, word(row.state));
+    let idle = now.nanos_since(row.last_active) / 1_000_000_000;
+    say(secs, &idle.to_string());
 }
