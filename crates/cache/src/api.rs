@@ -503,6 +503,29 @@ impl Removals {
     }
 }
 
+/// Items of a class of sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizeClass {
+    /// Bytes that the largest item of the class takes; the class before it ends below the smallest.
+    pub bytes_max: u64,
+    /// Items there are.
+    pub items: u64,
+    /// Bytes they take, all told.
+    pub bytes: u64,
+    /// Items created.
+    pub created: u64,
+    /// Items evicted, those for a lowered limit among them.
+    pub evicted: u64,
+    /// Of those: items that would have expired at some time.
+    pub evicted_expiring: u64,
+    /// Of those: items that were never read.
+    pub evicted_unfetched: u64,
+    /// Items that died of age.
+    pub expired: u64,
+    /// Of those: items that were never read.
+    pub expired_unfetched: u64,
+}
+
 /// What the cache holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -512,6 +535,8 @@ pub struct Usage {
     pub item_bytes: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
+    /// The index is being resized, a page at a time.
+    pub index_is_resizing: bool,
     /// Bytes of what eviction remembers and learns from: evicted keys, shadow caches.
     pub eviction_bytes: u64,
     /// Bytes of the ledger of items that left.

@@ -120,6 +120,15 @@ impl Cache {
             self.items_bytes(),
             "bytes of items in the index and the balance of counts"
         );
+        let classes = self.size_classes();
+        assert_eq!(
+            (count, bytes),
+            (
+                classes.iter().map(|class| class.items).sum(),
+                classes.iter().map(|class| class.bytes).sum()
+            ),
+            "items and bytes in the index and by classes of sizes"
+        );
     }
 
     fn audit_segments(&self, live: &HashMap<SegmentId, u64>) {

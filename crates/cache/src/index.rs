@@ -383,6 +383,11 @@ impl Index {
         }
     }
 
+    /// Whether pages are being moved.
+    pub(crate) fn is_resizing(&self) -> bool {
+        self.resizing.load(Ordering::Relaxed)
+    }
+
     /// Whether a step of resizing is due or under way, given the number of items.
     pub(crate) fn wants_step(&self, items: u64) -> bool {
         self.resizing.load(Ordering::Relaxed) || self.target_pages(items).is_some()

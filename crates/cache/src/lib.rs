@@ -25,6 +25,7 @@ mod reclaim;
 mod sampler;
 mod segment;
 mod shadow;
+mod sizes;
 mod store;
 mod tally;
 mod upload;
@@ -33,8 +34,8 @@ mod worker;
 
 pub use api::{
     Arith, ArithOutcome, Body, Cause, Config, Counters, CurvePoint, Delete, DeleteOutcome,
-    FLAGS_ITEM_OVERHEAD, Get, Gone, Hit, PinnedSlice, Present, Refusal, Removals, Store, StoreMode,
-    StoreOutcome, Usage, Why, Win, admits, item_size,
+    FLAGS_ITEM_OVERHEAD, Get, Gone, Hit, PinnedSlice, Present, Refusal, Removals, SizeClass, Store,
+    StoreMode, StoreOutcome, Usage, Why, Win, admits, item_size,
 };
 pub use cache::{Cache, CacheError};
 pub use sampler::{AGEINGS, leads};

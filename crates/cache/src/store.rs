@@ -395,6 +395,7 @@ impl Worker {
         }
         turn.tally.created.add(1);
         turn.tally.created_bytes.add(bytes);
+        turn.tally.sizes.note_created(bytes);
         if let Some(old) = old {
             cache.bury(&turn, &old.entry, old.death.unwrap_or(draft.replaces));
         }

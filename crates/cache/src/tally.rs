@@ -3,6 +3,7 @@
 use scrubjay_base::sync::whole::{AtomicU64, Ordering};
 
 use crate::api::{Cause, Counters, Removals};
+use crate::sizes::Sizes;
 
 /// One worker's counts.
 #[derive(Debug, Default)]
@@ -22,6 +23,7 @@ pub(crate) struct Tally {
     pub(crate) relocated_bytes: Count,
     pub(crate) segments_reclaimed: Count,
     pub(crate) evictions_beyond_bound: Count,
+    pub(crate) sizes: Sizes,
 }
 
 /// A number with one writer: raising it is a load and a store, not a locked instruction.

@@ -454,18 +454,28 @@ impl Worker {
         }
         locked.replace(&entry, new, entry.heat);
         drop(locked);
-        let heap = &cache.heap;
-        let (old_len, new_len) = (heap.aligned(entry.item.len()), heap.aligned(copy.len()));
-        turn.tally.created_bytes.add(new_len as u64);
-        turn.tally.removed_bytes.add(old_len as u64);
-        if seen.fetched {
-            turn.tally.first_read_bytes.add(new_len as u64);
-        } else {
-            turn.tally.removed_unread_bytes.add(old_len as u64);
-        }
+        self.count_rewritten(entry.item, copy, seen.fetched);
         // The pieces live on under the new head.
         cache.count_dead(location, entry.item.len(), before);
         Rewrite::Done(new)
+    }
+
+    /// Counts an item that lies elsewhere now, with the pieces of before.
+    fn count_rewritten(&self, old: ItemRef<'_>, new: ItemRef<'_>, fetched: bool) {
+        let (cache, turn) = (&*self.member.cache, self.turn());
+        let len = |item: ItemRef<'_>| cache.heap.aligned(item.len()) as u64;
+        let (old_len, new_len) = (len(old), len(new));
+        turn.tally.created_bytes.add(new_len);
+        turn.tally.removed_bytes.add(old_len);
+        let whole_len = cache.whole_len(new) as u64;
+        turn.tally
+            .sizes
+            .note_resized(whole_len - new_len + old_len, whole_len);
+        if fetched {
+            turn.tally.first_read_bytes.add(new_len);
+        } else {
+            turn.tally.removed_unread_bytes.add(old_len);
+        }
     }
 
     /// Deletes or invalidates.

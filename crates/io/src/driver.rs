@@ -8,6 +8,7 @@ use std::io::{self, IoSlice};
 use scrubjay_base::time::Now;
 
 use datagrams::{Inbox, Outbox};
+pub use name::Name;
 pub use socket::{Listener, Socket};
 pub use waker::Waker;
 
@@ -17,6 +18,7 @@ mod connect;
 mod contract;
 pub mod datagrams;
 pub mod epoll;
+mod name;
 pub mod sim;
 mod socket;
 pub mod uring;
@@ -156,6 +158,21 @@ pub trait Driver {
     /// Bytes of memory that the driver holds for a connection. They change in `read` and `write` only.
     fn held(&self, _socket: &Self::Socket) -> usize {
         0
+    }
+
+    /// What a connection is called in a list.
+    fn name(&self, _socket: &Self::Socket) -> Name {
+        Name::default()
+    }
+
+    /// What a listener is called in a list.
+    fn listener_name(&self, _listener: &Self::Listener) -> Name {
+        Name::default()
+    }
+
+    /// What a socket of datagrams is called in a list.
+    fn datagrams_name(&self, _socket: &Self::Datagrams) -> Name {
+        Name::default()
     }
 
     /// Closes a connection that was added; where there is a way to say goodbye, it is said.

@@ -13,6 +13,7 @@ use scrubjay_io::driver::{Driver, Interest};
 
 use crate::addresses::Entry;
 use crate::output::Output;
+use crate::roll::State;
 use crate::service::{Next, Service};
 
 /// Longest incomplete request that a service may leave: a line, or a body of 64 KiB with its line.
@@ -39,15 +40,15 @@ pub(crate) struct Connection<D: Driver, S: Service> {
     owes: bool,
     /// Close when everything is sent.
     closing: bool,
-    /// There is work without new input.
-    again: bool,
-    /// There will be.
-    later: bool,
+    /// What the service said last: whether there is work without new input, now or later.
+    next: Next,
     /// Its share of a turn ended before its output did.
     sends: bool,
     interest: Interest,
     /// At its last turn it had nothing to read, to do or to send.
     caught_up: bool,
+    /// Something has come from the peer.
+    has_begun: bool,
 }
 
 /// Bytes that an idle connection takes, with its place among the others: all that it has unless its service or its driver keeps more
@@ -119,11 +120,11 @@ impl<D: Driver, S: Service> Connection<D, S> {
             token,
             owes: false,
             closing: false,
-            again: false,
-            later: false,
+            next: Next::Wait,
             sends: false,
             interest: Interest::Read,
             caught_up: false,
+            has_begun: false,
         }
     }
 
@@ -149,6 +150,10 @@ impl<D: Driver, S: Service> Connection<D, S> {
         self.owes || unsent.is_some_and(|unsent| !unsent.is_empty())
     }
 
+    fn has_work(&self) -> bool {
+        matches!(self.next, Next::Again | Next::Later)
+    }
+
     fn leftover_len(&self) -> usize {
         self.waiting.as_ref().map_or(0, |waiting| waiting.leftover.len())
     }
@@ -163,9 +168,21 @@ impl<D: Driver, S: Service> Connection<D, S> {
         self.caught_up
     }
 
+    /// What it is about, for a list.
+    pub(crate) fn state(&self) -> State {
+        match () {
+            () if self.closing => State::Closing,
+            () if self.has_unsent() => State::Sending,
+            () if self.has_work() => State::Working,
+            () if self.leftover_len() > 0 => State::Receiving,
+            () if !self.has_begun => State::New,
+            () => State::Waiting,
+        }
+    }
+
     /// Whether it is to have a turn without new input.
     pub(crate) fn has_more_to_do(&self) -> bool {
-        self.sends || ((self.again || self.later) && !self.has_unsent())
+        self.sends || (self.has_work() && !self.has_unsent())
     }
 
     /// Sends what waits, of which a turn writes `share` bytes at most, and reads once if that is allowed.
@@ -186,14 +203,14 @@ impl<D: Driver, S: Service> Connection<D, S> {
             }
         }
         // While it waits for an answer it is read from, lest its input wake the worker time and again; but not on and on.
-        let is_full = self.later && self.leftover_len() > LEFTOVER_MAX;
-        let read = match readable && !self.again && !is_full {
+        let is_full = self.next == Next::Later && self.leftover_len() > LEFTOVER_MAX;
+        let read = match readable && self.next != Next::Again && !is_full {
             true => self.read(lent, buffer),
             false => Read::Nothing,
         };
         match read {
             Read::Bytes(len) => Begun::Input(len),
-            Read::Nothing if self.again || self.later => Begun::Input(0),
+            Read::Nothing if self.has_work() => Begun::Input(0),
             Read::Nothing => {
                 let after = self.settle(lent, After::Wait);
                 self.caught_up = readable && !self.has_unsent();
@@ -208,6 +225,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
             Ok(0) => Read::End,
             Ok(len) => {
                 *lent.bytes_read += len as u64;
+                self.has_begun = true;
                 Read::Bytes(len)
             }
             Err(error) if may_be_tried_again(&error) => Read::Nothing,
@@ -258,10 +276,8 @@ impl<D: Driver, S: Service> Connection<D, S> {
         output: &mut Output<S::Shared>,
         share: usize,
     ) -> After {
-        self.again = next == Next::Again;
-        self.later = next == Next::Later;
-        let waits = !self.again && !self.later;
-        self.closing = next == Next::Close || (waits && self.leftover_len() > LEFTOVER_MAX);
+        self.next = next;
+        self.closing = next == Next::Close || (!self.has_work() && self.leftover_len() > LEFTOVER_MAX);
         match self.send(lent, output, share) {
             Sent::All if self.closing => self.settle(lent, After::Close),
             Sent::All => {
@@ -310,8 +326,8 @@ impl<D: Driver, S: Service> Connection<D, S> {
             }
         }
         match interest {
-            Interest::Read if self.again => After::Again,
-            Interest::Read if self.later => After::Later,
+            Interest::Read if self.next == Next::Again => After::Again,
+            Interest::Read if self.next == Next::Later => After::Later,
             _ => After::Wait,
         }
     }

@@ -8,6 +8,7 @@ use scrubjay_io::driver::Waker;
 
 use crate::datagrams::Counts;
 use crate::memory::Memory;
+use crate::roll::RollCall;
 
 /// Counts of connections and bytes. Raised at accept and close, and once a turn for bytes.
 #[derive(Debug, Default)]
@@ -22,6 +23,8 @@ pub struct Counters {
     pub rejected_by_address: AtomicU64,
     /// Times that accepting was stopped because of the limit.
     pub listen_disabled_num: AtomicU64,
+    /// Microseconds for which accepting was stopped, up to when it last began again.
+    pub listen_disabled_micros: AtomicU64,
     /// Whether connections are being refused or left waiting: 0 or 1.
     pub accepting_stopped: AtomicU64,
     /// Bytes by worker, each on a line of its own.
@@ -30,6 +33,8 @@ pub struct Counters {
     pub idle_kicks: AtomicU64,
     /// What connections hold of memory.
     pub memory: Memory,
+    /// Where lists of all sockets are asked for.
+    pub roll_call: RollCall,
     udp: [OwnLine<Udp>; TRAFFIC_CELLS],
     /// Times that a connection had to wait for its next turn although it had more to do.
     pub conn_yields: AtomicU64,

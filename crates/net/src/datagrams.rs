@@ -190,8 +190,12 @@ fn handle_all<S: Service>(
                 output.bytes().extend_from_slice(words.incomplete);
                 break;
             }
-            // A login is worked out later; where there are any, there are no datagrams.
-            Next::Wait | Next::Later | Next::Close => break,
+            // Lists of connections; logins as well, but where there are any, there are no datagrams.
+            Next::Later => {
+                output.bytes().extend_from_slice(words.later);
+                break;
+            }
+            Next::Wait | Next::Close => break,
         }
     }
     service.close(session);

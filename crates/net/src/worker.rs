@@ -22,6 +22,7 @@ use crate::table::Table;
 pub(crate) mod accept;
 mod busy_poll;
 mod group;
+mod roll_call;
 
 /// Tokens from this number on are listeners.
 const LISTENER_TOKENS: u64 = 1 << 63;
@@ -83,12 +84,17 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     group: Group<S::Shared>,
     busy_poll: BusyPoll,
     listening: bool,
+    stopped_listening_at: Option<Now>,
     /// Accepting failed for want of descriptors or memory: not tried again before.
     accept_again_at: Now,
     swept_at: Now,
     bytes_read: u64,
     bytes_written: u64,
     copies_made: u64,
+    /// The last roll call that was answered.
+    roll_answered: u64,
+    /// The roll call that is being answered, and the place of the first connection that is not on the roll.
+    roll_at: (u64, usize),
 }
 
 impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
@@ -100,6 +106,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         listeners: &'a [D::Listener],
         datagrams: Option<Datagrams<D::Datagrams>>,
     ) -> Worker<'a, D, S> {
+        shared.counters.roll_call.enter();
         Worker {
             index,
             driver,
@@ -114,11 +121,14 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             group: Group::new(),
             busy_poll: BusyPoll::new(shared.limits.busy_poll_micros),
             listening: false,
+            stopped_listening_at: None,
             accept_again_at: Now::default(),
             swept_at: Now::default(),
             bytes_read: 0,
             bytes_written: 0,
             copies_made: 0,
+            roll_answered: 0,
+            roll_at: (0, 0),
         }
     }
 
@@ -140,7 +150,8 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     pub(crate) fn turn(&mut self, ready: &mut Vec<Ready>) -> std::io::Result<()> {
         let sweeps =
             self.shared.limits.idle_timeout_secs > 0 || (!self.listening && !self.listeners.is_empty());
-        let waits = self.datagrams.as_ref().is_some_and(Datagrams::has_more_to_do);
+        let waits = self.datagrams.as_ref().is_some_and(Datagrams::has_more_to_do)
+            || self.shared.counters.roll_call.hear(self.roll_answered);
         let timeout = match (self.again.is_empty() && !waits, sweeps) {
             (false, _) => Some(0),
             (true, true) => Some(SWEEP_MS),
@@ -159,6 +170,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         self.service.begin_turn(now);
         self.take_mail(now);
         self.copy_out_if_asked();
+        self.answer_roll_call();
         let again = std::mem::take(&mut self.again);
         let later = std::mem::take(&mut self.later);
         let mut turns = std::mem::take(&mut self.turns);
@@ -287,6 +299,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
 
     /// Answers what has been received, then closes everything.
     fn stop(mut self, ready: &mut Vec<Ready>) -> std::io::Result<()> {
+        self.shared.counters.roll_call.end();
         self.listen(false)?;
         let now = self.driver.now();
         self.service.begin_turn(now);

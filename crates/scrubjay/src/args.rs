@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{bench, generate, lab, mrc, passwd, plan, replay, why};
+use crate::cmd::{bench, generate, item, lab, mrc, passwd, plan, replay, stats, why};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -31,6 +31,8 @@ pub fn command() -> Command {
         .subcommand(replay::command())
         .subcommand(bench::command())
         .subcommand(lab::command())
+        .subcommand(stats::command())
+        .subcommands(item::commands())
         .subcommand(why::command())
         .subcommand(mrc::command())
         .subcommand(passwd::command())

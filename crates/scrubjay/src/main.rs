@@ -18,6 +18,8 @@ fn main() -> ExitCode {
         Some(("replay", matches)) => cmd::replay::run(matches),
         Some(("bench", matches)) => cmd::bench::run(matches),
         Some(("lab", matches)) => cmd::lab::run(matches),
+        Some(("stats", matches)) => cmd::stats::run(matches),
+        Some((name @ ("get" | "set" | "delete" | "touch"), matches)) => cmd::item::run(name, matches),
         Some(("why", matches)) => cmd::why::run(matches),
         Some(("mrc", matches)) => cmd::mrc::run(matches),
         Some(("passwd", matches)) => cmd::passwd::run(matches),

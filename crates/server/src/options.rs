@@ -134,6 +134,8 @@ pub struct Options {
     pub auth_file: Option<String>,
     /// Ends the prefix of a key in `stats detail` (`-D`).
     pub stat_delimiter: char,
+    /// Whether requests are counted by prefix of key from the start (with `-D`).
+    pub detail_enabled: bool,
     /// TLS (`-Z` and the `ssl_` options).
     pub tls: TlsOptions,
     /// Run in the background (`-d`).
@@ -187,6 +189,7 @@ impl Default for Options {
             sasl: false,
             auth_file: None,
             stat_delimiter: ':',
+            detail_enabled: false,
             tls: TlsOptions::default(),
             daemon: false,
             pid_file: None,

@@ -11,6 +11,7 @@ use scrubjay_tls::Tls;
 use crate::auth::{Auth, Rights};
 use crate::options::Options;
 use crate::session::{Context, Session};
+use crate::stats::detail::Switch;
 use crate::stats::{Baseline, WorkerCounters};
 
 /// What all workers of a server share.
@@ -32,6 +33,8 @@ pub struct Shared {
     pub verbosity: AtomicU8,
     /// Every worker's counts.
     pub(crate) counters: Mutex<Vec<Arc<WorkerCounters>>>,
+    /// Whether requests are counted by prefix of key.
+    pub detail: Switch,
     /// What `stats reset` found and subtracts since.
     pub(crate) baseline: Mutex<Baseline>,
 }
@@ -45,6 +48,7 @@ impl Shared {
         tls: Option<Arc<Tls>>,
     ) -> Arc<Shared> {
         let verbosity = AtomicU8::new(options.verbosity);
+        let detail = Switch::new(&options);
         let (net, control) = (Arc::default(), Arc::default());
         let (counters, baseline) = (Mutex::default(), Mutex::default());
         Arc::new(Shared {
@@ -56,6 +60,7 @@ impl Shared {
             tls,
             verbosity,
             counters,
+            detail,
             baseline,
         })
     }

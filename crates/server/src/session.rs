@@ -10,20 +10,21 @@ mod meta;
 mod need;
 mod text;
 
-pub(crate) use ahead::fetch_firsts as look_ahead;
+use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, Refusal, Store, StoreMode,
     StoreOutcome, Worker,
 };
-use scrubjay_net::{Handled, Next, Output, Peer};
+use scrubjay_net::{Handled, Next, Output, Peer, Roll, Row};
 
+pub(crate) use self::ahead::fetch_firsts as look_ahead;
 use self::guard::Guard;
 use crate::auth::Rights;
 use crate::options;
 use crate::service::Shared;
-use crate::stats::{self, Counter, WorkerCounters};
+use crate::stats::{self, Counter, WorkerCounters, detail};
 
 /// The version on the wire: the protocol level that clients go by.
 pub const VERSION: &str = "1.6.45";
@@ -37,6 +38,9 @@ const COPY_VALUE_LEN_MAX: usize = 4 << 10;
 /// Bytes of replies that one call makes before others have their turn. With 256 KiB, small gets beside a client that asked for a
 /// thousand keys at a time waited twice as long in the median.
 const OUTPUT_PER_CALL: usize = 64 << 10;
+
+/// Connections that are listed before others have their turn.
+const ROWS_PER_CALL: usize = 256;
 
 /// First byte of a request in the binary protocol.
 const BINARY_MAGIC: u8 = 0x80;
@@ -76,6 +80,11 @@ impl Context<'_> {
         let hit = self.worker.get(get);
         counters.add(Counter::CmdGet);
         let found = hit.as_ref().is_some_and(|hit| !hit.created);
+        if self.shared.detail.is_on() {
+            counters
+                .detail
+                .note(&self.shared.options, get.key, detail::Request::Get { found });
+        }
         if get.touch.is_some() {
             counters.add(Counter::CmdTouch);
             counters.add(if found {
@@ -106,6 +115,7 @@ impl Context<'_> {
 
     fn store(&mut self, store: Store<'_>) -> StoreOutcome {
         let compared = store.compare_cas.is_some() && store.mode == StoreMode::Set;
+        self.note_detail(store.key, detail::Request::Set);
         let outcome = self.worker.store(store);
         self.counters.add(Counter::CmdSet);
         if compared {
@@ -135,6 +145,7 @@ impl Context<'_> {
     }
 
     fn delete(&mut self, delete: &Delete<'_>) -> DeleteOutcome {
+        self.note_detail(delete.key, detail::Request::Delete);
         let outcome = self.worker.delete(delete);
         match outcome {
             DeleteOutcome::Deleted => self.counters.add(Counter::DeleteHits),
@@ -164,16 +175,58 @@ impl Context<'_> {
         self.worker.flush_all(delay);
     }
 
-    /// Calls `each` with name and value of every statistic of the group that `key` names; `false` if there is no such
-    /// group.
-    fn stats(&mut self, key: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
-        match key {
-            b"reset" => stats::reset(self.shared),
-            b"detail on" | b"detail off" | b"detail dump" => {}
-            group => return stats::report(self.shared, self.now, group, each),
-        }
-        true
+    /// Calls `each` with name and value of every statistic of `group`; `false` if there is no such group.
+    fn stats(&self, group: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
+        stats::report(self.shared, self.now, group, each)
     }
+
+    fn begin_list(&self) -> Listing {
+        Listing {
+            roll: self.shared.net.roll_call.call(&self.shared.control),
+            next: 0,
+        }
+    }
+
+    /// As [`Context::stats`] for the group `conns`, as far as one call goes.
+    fn list_connections(&self, listing: &mut Listing, each: &mut dyn FnMut(&str, &str)) -> Listed {
+        if !self.shared.net.roll_call.is_complete(&listing.roll) {
+            return Listed::NotYet;
+        }
+        let told = |row: &Row| stats::connection(row, self.now, each);
+        match listing.roll.read(listing.next, ROWS_PER_CALL, told) {
+            None => Listed::All,
+            Some(next) => {
+                listing.next = next;
+                Listed::Part
+            }
+        }
+    }
+
+    /// Counts a request for `key`, if that is wanted, under the key's prefix.
+    #[inline]
+    fn note_detail(&self, key: &[u8], request: detail::Request) {
+        if self.shared.detail.is_on() {
+            self.counters.detail.note(&self.shared.options, key, request);
+        }
+    }
+}
+
+/// A list of connections that is being asked for or told.
+#[derive(Debug)]
+struct Listing {
+    roll: Arc<Roll>,
+    /// The first descriptor that is not told yet.
+    next: u64,
+}
+
+/// How far a list was told.
+enum Listed {
+    /// Workers are missing in the roll, and nothing is told.
+    NotYet,
+    /// There is more, for when others had their turn.
+    Part,
+    /// To its end.
+    All,
 }
 
 /// One connection's state.

@@ -3,15 +3,21 @@
 //! Counts of commands belong to each worker and are added up when asked. Names that stand for parts which this server
 //! does not have (slabs, LRU, crawler, watchers) are constants, so that tools which read them go on working.
 
+mod classes;
+mod connections;
+pub mod detail;
 mod markdown;
+mod memcached;
 
+pub(crate) use connections::connection;
 pub use markdown::markdown;
+pub use memcached::why_absent;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use scrubjay_base::time::Now;
-use scrubjay_cache::{Counters as CacheCounters, Usage};
+use scrubjay_cache::{Counters as CacheCounters, SizeClass, Usage};
 use scrubjay_net::UdpCounts;
 
 use crate::options;
@@ -53,13 +59,17 @@ const COUNTERS: usize = Counter::CommandsForbidden as usize + 1;
 /// One worker's counts: written by that worker only, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct WorkerCounters([AtomicU64; COUNTERS]);
+pub struct WorkerCounters {
+    commands: [AtomicU64; COUNTERS],
+    /// By prefix of key, while that is wanted.
+    pub(crate) detail: detail::Detail,
+}
 
 impl WorkerCounters {
     /// Counts one. A load and a store: there is no other writer.
     #[inline]
     pub fn add(&self, counter: Counter) {
-        let count = &self.0[counter as usize];
+        let count = &self.commands[counter as usize];
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 }
@@ -71,6 +81,7 @@ pub(crate) struct Baseline {
     cache: CacheCounters,
     net: [u64; 4],
     udp: UdpCounts,
+    classes: Vec<SizeClass>,
 }
 
 /// Everything that `stats` is computed from, read once.
@@ -83,6 +94,7 @@ struct Reading<'a> {
     /// Connections accepted and refused, bytes read and written.
     net: [u64; 4],
     udp: UdpCounts,
+    classes_before: Vec<SizeClass>,
 }
 
 fn command_sums(shared: &Shared) -> [u64; COUNTERS] {
@@ -90,7 +102,7 @@ fn command_sums(shared: &Shared) -> [u64; COUNTERS] {
     let counters = shared.counters.lock().expect("nothing panics under this lock");
     for worker in counters.iter().map(Arc::as_ref) {
         sums.iter_mut()
-            .zip(&worker.0)
+            .zip(&worker.commands)
             .for_each(|(sum, count)| *sum += count.load(Ordering::Relaxed));
     }
     sums
@@ -114,7 +126,9 @@ pub(crate) fn reset(shared: &Shared) {
         cache: shared.cache.counters(),
         net: net_sums(shared),
         udp: shared.net.udp(),
+        classes: shared.cache.size_classes(),
     };
+    detail::reset(shared);
     *shared.baseline.lock().expect("nothing panics under this lock") = baseline;
 }
 
@@ -147,6 +161,7 @@ impl<'a> Reading<'a> {
             usage: shared.cache.usage(),
             net,
             udp: shared.net.udp().since(&baseline.udp),
+            classes_before: baseline.classes,
         }
     }
 
@@ -157,6 +172,11 @@ impl<'a> Reading<'a> {
     fn tls(&self, count: fn(&scrubjay_tls::Counters) -> &AtomicU64) -> u64 {
         let tls = self.shared.tls.as_ref();
         tls.map_or(0, |tls| count(&tls.counters).load(Ordering::Relaxed))
+    }
+
+    /// Numbers of the classes of sizes and what is in them.
+    fn classes(&self) -> impl Iterator<Item = (usize, SizeClass)> {
+        classes::since(self.shared.cache.size_classes(), &self.classes_before)
     }
 
     fn evictions(&self) -> u64 {
@@ -177,6 +197,17 @@ enum Source {
 }
 
 use Source::{Always, Count, Number, Text};
+
+impl Source {
+    fn value(&self, reading: &Reading<'_>) -> String {
+        match self {
+            Count(counter) => reading.command(*counter).to_string(),
+            Always(value) => (*value).to_owned(),
+            Number(number) => number(reading).to_string(),
+            Text(text) => text(reading),
+        }
+    }
+}
 
 /// `stats`
 const GENERAL: &[(&str, Source)] = &[
@@ -258,7 +289,10 @@ const GENERAL: &[(&str, Source)] = &[
         "listen_disabled_num",
         Number(|reading| reading.shared.net.listen_disabled_num.load(Ordering::Relaxed)),
     ),
-    ("time_in_listen_disabled_us", Always("0")),
+    (
+        "time_in_listen_disabled_us",
+        Number(|reading| reading.shared.net.listen_disabled_micros.load(Ordering::Relaxed)),
+    ),
     ("threads", Number(|reading| reading.shared.options.threads as u64)),
     (
         "conn_yields",
@@ -269,7 +303,10 @@ const GENERAL: &[(&str, Source)] = &[
         Number(|reading| u64::from(reading.usage.index_bytes.max(1).ilog2())),
     ),
     ("hash_bytes", Number(|reading| reading.usage.index_bytes)),
-    ("hash_is_expanding", Always("0")),
+    (
+        "hash_is_expanding",
+        Number(|reading| reading.usage.index_is_resizing.into()),
+    ),
     ("slab_reassign_rescues", Always("0")),
     ("slab_reassign_chunk_rescues", Always("0")),
     ("slab_reassign_inline_reclaim", Always("0")),
@@ -416,116 +453,40 @@ const TLS: &[(&str, Source)] = &[
     ),
 ];
 
-/// `stats items`: all segments are one class.
-const ITEMS: &[(&str, Source)] = &[
-    ("number", Number(|reading| reading.usage.items)),
-    ("number_hot", Always("0")),
-    ("number_warm", Always("0")),
-    ("number_cold", Number(|reading| reading.usage.items)),
-    ("age_hot", Always("0")),
-    ("age_warm", Always("0")),
-    ("age", Always("0")),
-    ("mem_requested", Number(|reading| reading.usage.item_bytes)),
-    ("evicted", Number(|reading| reading.evictions())),
-    ("evicted_nonzero", Always("0")),
-    (
-        "evicted_time",
-        Number(|reading| reading.usage.evicted_idle_secs.into()),
-    ),
-    (
-        "outofmemory",
-        Number(|reading| reading.command(Counter::StoreNoMemory)),
-    ),
-    ("tailrepairs", Always("0")),
-    ("reclaimed", Number(|reading| reading.cache.removed.expired)),
-    (
-        "expired_unfetched",
-        Number(|reading| reading.cache.expired_unfetched),
-    ),
-    (
-        "evicted_unfetched",
-        Number(|reading| reading.cache.evicted_unfetched),
-    ),
-    ("evicted_active", Always("0")),
-    ("crawler_reclaimed", Always("0")),
-    ("crawler_items_checked", Always("0")),
-    ("lrutail_reflocked", Always("0")),
-    ("moves_to_cold", Always("0")),
-    ("moves_to_warm", Always("0")),
-    ("moves_within_lru", Always("0")),
-    ("direct_reclaims", Always("0")),
-    ("hits_to_hot", Always("0")),
-    ("hits_to_warm", Always("0")),
-    ("hits_to_cold", Count(Counter::GetHits)),
-    ("hits_to_temp", Always("0")),
-];
-
-/// Bytes of a chunk as `stats slabs` tells them: what item lengths are rounded up to, so that no chunk is ever partly used.
-const CHUNK: u64 = 4;
-
-/// `stats slabs`: a page is a segment, a chunk the unit to which item lengths are rounded.
-const SLABS: &[(&str, Source)] = &[
-    ("chunk_size", Number(|_| CHUNK)),
-    (
-        "chunks_per_page",
-        Number(|reading| reading.usage.segment_size / CHUNK),
-    ),
-    ("total_pages", Number(|reading| reading.usage.segments_used)),
-    (
-        "total_chunks",
-        Number(|reading| reading.usage.segment_bytes / CHUNK),
-    ),
-    ("used_chunks", Number(|reading| reading.usage.item_bytes / CHUNK)),
-    (
-        "free_chunks",
-        Number(|reading| (reading.usage.segment_bytes - reading.usage.item_bytes) / CHUNK),
-    ),
-    ("free_chunks_end", Always("0")),
-    ("mem_requested", Number(|reading| reading.usage.item_bytes)),
-    ("get_hits", Count(Counter::GetHits)),
-    ("cmd_set", Count(Counter::CmdSet)),
-    ("delete_hits", Count(Counter::DeleteHits)),
-    ("incr_hits", Count(Counter::IncrHits)),
-    ("decr_hits", Count(Counter::DecrHits)),
-    ("cas_hits", Count(Counter::CasHits)),
-    ("cas_badval", Count(Counter::CasBadval)),
-    ("touch_hits", Count(Counter::TouchHits)),
-];
-
 /// Calls `each` with name and value of every statistic of `group` (empty: the general ones); `false` if there is no such
 /// group.
 pub(crate) fn report(shared: &Shared, now: Now, group: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
     let reading = Reading::take(shared, now);
     match group {
         b"" => {
-            report_table(&reading, GENERAL, "", each);
+            report_table(&reading, GENERAL, each);
             if shared.options.udp_port != 0 {
-                report_table(&reading, UDP, "", each);
+                report_table(&reading, UDP, each);
             }
             if shared.tls.is_some() {
-                report_table(&reading, TLS, "", each);
+                report_table(&reading, TLS, each);
             }
         }
         b"settings" => {
             let verbosity = shared.verbosity.load(Ordering::Relaxed).to_string();
+            let detail = if shared.detail.is_on() { "yes" } else { "no" };
             for (name, value) in options::settings(&shared.options) {
-                each(name, if name == "verbosity" { &verbosity } else { &value });
+                let value = match name {
+                    "verbosity" => &verbosity,
+                    "detail_enabled" => detail,
+                    _ => value.as_str(),
+                };
+                each(name, value);
             }
         }
-        b"items" if reading.usage.items > 0 => report_table(&reading, ITEMS, "items:1:", each),
-        b"slabs" => {
-            if reading.usage.segments_used > 0 {
-                report_table(&reading, SLABS, "1:", each);
-            }
-            each(
-                "active_slabs",
-                if reading.usage.segments_used > 0 { "1" } else { "0" },
-            );
-            each("total_malloced", &reading.usage.segment_bytes.to_string());
-        }
+        b"items" => classes::items(&reading, each),
+        b"slabs" => classes::slabs(&reading, each),
+        b"sizes" => classes::sizes(&reading, each),
+        // Sizes are always counted: that costs no look-up anything.
+        b"sizes_enable" | b"sizes_disable" => each("sizes_status", "enabled"),
         b"mrc" => report_curve(shared, each),
-        b"sizes" => each("sizes_status", "disabled"),
-        b"items" | b"conns" | b"extstore" => {}
+        // As memcached where no such storage is named.
+        b"extstore" => {}
         _ => return false,
     }
     true
@@ -544,19 +505,8 @@ fn report_curve(shared: &Shared, each: &mut dyn FnMut(&str, &str)) {
     }
 }
 
-fn report_table(
-    reading: &Reading<'_>,
-    table: &[(&str, Source)],
-    prefix: &str,
-    each: &mut dyn FnMut(&str, &str),
-) {
+fn report_table(reading: &Reading<'_>, table: &[(&str, Source)], each: &mut dyn FnMut(&str, &str)) {
     for (name, source) in table {
-        let value = match source {
-            Count(counter) => reading.command(*counter).to_string(),
-            Always(value) => (*value).to_owned(),
-            Number(number) => number(reading).to_string(),
-            Text(text) => text(reading),
-        };
-        each(&format!("{prefix}{name}"), &value);
+        each(name, &source.value(reading));
     }
 }

@@ -12,7 +12,9 @@ use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind, SignatureScheme};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind, SignatureScheme, StreamOwned,
+};
 use scrubjay_io::driver::Driver;
 
 use crate::files::{CannotLoad, cannot, read_authorities, read_certificates, read_key};
@@ -124,6 +126,17 @@ impl Client {
         // What the caller gives is taken whole; it bounds what it gives.
         rustls.set_buffer_limit(None);
         Ok(ClientSession(rustls))
+    }
+}
+
+impl Client {
+    /// Encrypts what goes over a blocking `stream`. The handshake is made with the first bytes.
+    ///
+    /// # Errors
+    /// Keys cannot be made.
+    pub fn stream<S: io::Read + Write>(&self, stream: S) -> io::Result<impl io::Read + Write + use<S>> {
+        let rustls = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
+        Ok(StreamOwned::new(rustls.map_err(io::Error::other)?, stream))
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_io::driver::datagrams::{Inbox, Outbox};
-use scrubjay_io::driver::{Driver, Interest, PeerAddress, Ready, Waker};
+use scrubjay_io::driver::{Driver, Interest, Name, PeerAddress, Ready, Waker};
 
 use crate::certificates::Tls;
 use crate::session::Session;
@@ -356,6 +356,18 @@ impl<D: Driver> Driver for Secure<D> {
 
     fn send(&mut self, socket: &mut Self::Datagrams, outbox: &mut Outbox) -> usize {
         self.plain.send(socket, outbox)
+    }
+
+    fn name(&self, socket: &Self::Socket) -> Name {
+        self.plain.name(&socket.plain)
+    }
+
+    fn listener_name(&self, listener: &Self::Listener) -> Name {
+        self.plain.listener_name(&listener.plain)
+    }
+
+    fn datagrams_name(&self, socket: &Self::Datagrams) -> Name {
+        self.plain.datagrams_name(socket)
     }
 
     fn accept(&mut self, listener: &Self::Listener) -> io::Result<(Self::Socket, PeerAddress)> {

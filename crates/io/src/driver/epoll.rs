@@ -12,7 +12,7 @@ use scrubjay_base::time::Now;
 use super::datagrams::{self, Inbox, Outbox};
 use super::socket::{Listener, Socket};
 use super::waker::Waker;
-use super::{Driver, Interest, PeerAddress, Ready};
+use super::{Driver, Interest, Name, PeerAddress, Ready};
 use crate::clock::Clock;
 
 /// Events taken from the kernel at a time.
@@ -158,6 +158,18 @@ impl Driver for Epoll {
 
     fn send(&mut self, socket: &mut datagrams::Socket, outbox: &mut Outbox) -> usize {
         socket.send(outbox)
+    }
+
+    fn name(&self, socket: &Socket) -> Name {
+        Name::of(socket.fd(), "tcp")
+    }
+
+    fn listener_name(&self, listener: &Listener) -> Name {
+        Name::of(listener.fd(), "tcp")
+    }
+
+    fn datagrams_name(&self, socket: &datagrams::Socket) -> Name {
+        Name::of(socket.fd(), "udp")
     }
 
     fn accept(&mut self, listener: &Listener) -> io::Result<(Socket, PeerAddress)> {

@@ -13,7 +13,7 @@ use scrubjay_base::time::Now;
 
 use super::datagrams::{self, Inbox, Outbox};
 use super::epoll::Epoll;
-use super::{Driver, Interest, Listener, PeerAddress, Ready, Socket, Waker};
+use super::{Driver, Interest, Listener, Name, PeerAddress, Ready, Socket, Waker};
 use crate::clock::Clock;
 use buffers::Buffers;
 use place::{Facts, Places};
@@ -160,6 +160,18 @@ impl Driver for Uring {
 
     fn send(&mut self, socket: &mut datagrams::Socket, outbox: &mut Outbox) -> usize {
         socket.send(outbox)
+    }
+
+    fn name(&self, socket: &Socket) -> Name {
+        self.others.name(socket)
+    }
+
+    fn listener_name(&self, listener: &Listener) -> Name {
+        self.others.listener_name(listener)
+    }
+
+    fn datagrams_name(&self, socket: &datagrams::Socket) -> Name {
+        self.others.datagrams_name(socket)
     }
 
     fn accept(&mut self, listener: &Listener) -> io::Result<(Socket, PeerAddress)> {

@@ -70,6 +70,15 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
             }
         }
         self.listening = on;
+        let now = self.driver.now();
+        if let Some(since) = self.stopped_listening_at.take() {
+            let counters = &self.shared.counters;
+            let micros = now.nanos_since(since) / 1000;
+            counters
+                .listen_disabled_micros
+                .fetch_add(micros, Ordering::Relaxed);
+        }
+        self.stopped_listening_at = (!on).then_some(now);
         let stopped = !on && self.shared.control.stop() == Stop::No;
         self.shared.accept_stopped.store(stopped, Ordering::Release);
         self.shared

@@ -4,12 +4,17 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
-use clap::Arg;
+use clap::{Arg, ArgMatches};
+use scrubjay_tls::{Client, ClientSettings, Trust};
 
 /// Longest wait for a byte from a server, or until it takes one.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longest file of a login.
+const LOGIN_LEN_MAX: usize = 64 << 10;
 
 /// Longest value that a server may announce.
 const VALUE_LEN_MAX: usize = 1 << 30;
@@ -23,10 +28,14 @@ pub(crate) type Stats = Vec<(String, String)>;
 /// What a reply to `get` holds of an item.
 pub(crate) type KeyAndValue<'a> = (&'a [u8], &'a [u8]);
 
-/// A connection to a server under test.
+/// Bytes there and back, encrypted or not.
+trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
+
+/// A connection to a server.
 pub(crate) struct Connection {
-    reader: BufReader<Box<dyn Read + Send>>,
-    writer: Box<dyn Write + Send>,
+    stream: BufReader<Box<dyn Stream>>,
     line: Vec<u8>,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -42,28 +51,50 @@ impl Connection {
 
     /// As [`Connection::connect`], with the longest wait for a byte, or until the server takes one.
     pub(crate) fn connect_with(server: &str, patience: Duration) -> Result<Connection, String> {
-        let explain = |why: std::io::Error| format!("{server}: {why}; is a server listening there?");
-        let (reader, writer): (Box<dyn Read + Send>, Box<dyn Write + Send>) = if server.contains('/') {
-            let stream = UnixStream::connect(server).map_err(explain)?;
-            stream.set_read_timeout(Some(patience)).map_err(explain)?;
-            stream.set_write_timeout(Some(patience)).map_err(explain)?;
-            (Box::new(stream.try_clone().map_err(explain)?), Box::new(stream))
-        } else {
-            let stream = TcpStream::connect(server).map_err(explain)?;
-            stream.set_nodelay(true).map_err(explain)?;
-            stream.set_read_timeout(Some(patience)).map_err(explain)?;
-            stream.set_write_timeout(Some(patience)).map_err(explain)?;
-            (Box::new(stream.try_clone().map_err(explain)?), Box::new(stream))
-        };
-        Ok(Connection {
-            reader: BufReader::with_capacity(64 << 10, reader),
-            writer,
+        Ok(Connection::over(open(server, None, patience)?, patience))
+    }
+
+    /// Connects to the server that the options of [`server_args`] name, and logs in if they say so.
+    pub(crate) fn of(matches: &ArgMatches) -> Result<Connection, String> {
+        let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
+        let server = text("server").unwrap_or_default();
+        let authorities = text("tls_ca").map(Path::new);
+        let mut connection = Connection::over(open(server, authorities, PATIENCE)?, PATIENCE);
+        if let Some(path) = text("login") {
+            connection.log_in(path)?;
+        }
+        Ok(connection)
+    }
+
+    fn over(stream: Box<dyn Stream>, patience: Duration) -> Connection {
+        Connection {
+            stream: BufReader::with_capacity(64 << 10, stream),
             line: Vec::new(),
             key: Vec::new(),
             value: Vec::new(),
             output: Vec::new(),
             patience,
-        })
+        }
+    }
+
+    /// Proves to be the user whom the file's first line names, as `NAME:PASSWORD`.
+    fn log_in(&mut self, path: &str) -> Result<(), String> {
+        let text = scrubjay_io::file::read(Path::new(path), LOGIN_LEN_MAX);
+        let text = text.map_err(|why| format!("--login {path}: cannot read this file: {why}"))?;
+        let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let colon = line.iter().position(|&byte| byte == b':');
+        let colon = colon.ok_or_else(|| format!("--login {path}: its first line is to be NAME:PASSWORD"))?;
+        let head = format!("set login 0 0 {}\r\n", line.len());
+        self.put(&[head.as_bytes(), &line[..colon], b" ", &line[colon + 1..], b"\r\n"]);
+        self.send()?;
+        match self.read_line()? {
+            b"STORED" => Ok(()),
+            reply => Err(format!(
+                "--login {path}: the server answered {:?}",
+                String::from_utf8_lossy(reply)
+            )),
+        }
     }
 
     /// Adds to what [`Connection::send`] will send.
@@ -78,9 +109,9 @@ impl Connection {
 
     /// Sends what was put.
     pub(crate) fn send(&mut self) -> Result<(), String> {
-        self.writer
-            .write_all(&self.output)
-            .map_err(|why| lost(&why, self.patience))?;
+        let stream = self.stream.get_mut();
+        let sent = stream.write_all(&self.output).and_then(|()| stream.flush());
+        sent.map_err(|why| lost(&why, self.patience))?;
         self.output.clear();
         Ok(())
     }
@@ -89,7 +120,7 @@ impl Connection {
     pub(crate) fn read_line(&mut self) -> Result<&[u8], String> {
         self.line.clear();
         let len = self
-            .reader
+            .stream
             .read_until(b'\n', &mut self.line)
             .map_err(|why| lost(&why, self.patience))?;
         if len == 0 {
@@ -117,16 +148,26 @@ impl Connection {
                 String::from_utf8_lossy(&self.line)
             ));
         };
+        self.key.clear();
+        self.key.extend_from_slice(words[1]);
+        self.fill_value(len)?;
+        Ok(Some((&self.key, &self.value[..len])))
+    }
+
+    /// Reads a value of `len` bytes and the end of its line.
+    pub(crate) fn read_block(&mut self, len: usize) -> Result<&[u8], String> {
+        self.fill_value(len)?;
+        Ok(&self.value[..len])
+    }
+
+    fn fill_value(&mut self, len: usize) -> Result<(), String> {
         if len > VALUE_LEN_MAX {
             return Err(format!("the server announces a value of {len} bytes"));
         }
-        self.key.clear();
-        self.key.extend_from_slice(words[1]);
         self.value.resize(len + 2, 0);
-        self.reader
+        self.stream
             .read_exact(&mut self.value)
-            .map_err(|why| lost(&why, self.patience))?;
-        Ok(Some((&self.key, &self.value[..len])))
+            .map_err(|why| lost(&why, self.patience))
     }
 
     /// Sends one command line and returns its one-line reply.
@@ -155,6 +196,41 @@ impl Connection {
     }
 }
 
+fn open(server: &str, authorities: Option<&Path>, patience: Duration) -> Result<Box<dyn Stream>, String> {
+    let explain = |why: std::io::Error| format!("{server}: {why}; is a server listening there?");
+    if server.contains('/') {
+        let stream = UnixStream::connect(server).map_err(explain)?;
+        stream.set_read_timeout(Some(patience)).map_err(explain)?;
+        stream.set_write_timeout(Some(patience)).map_err(explain)?;
+        return encrypt(stream, "localhost", authorities);
+    }
+    let stream = TcpStream::connect(server).map_err(explain)?;
+    stream.set_nodelay(true).map_err(explain)?;
+    stream.set_read_timeout(Some(patience)).map_err(explain)?;
+    stream.set_write_timeout(Some(patience)).map_err(explain)?;
+    let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
+    encrypt(stream, host.trim_matches(['[', ']']), authorities)
+}
+
+fn encrypt(
+    stream: impl Read + Write + Send + 'static,
+    host: &str,
+    authorities: Option<&Path>,
+) -> Result<Box<dyn Stream>, String> {
+    Ok(match authorities {
+        Some(authorities) => {
+            let settings = ClientSettings {
+                trust: Trust::Authorities(authorities.to_owned()),
+                pair: None,
+                resumption: false,
+            };
+            let client = Client::load(&settings, host).map_err(|why| why.to_string())?;
+            Box::new(client.stream(stream).map_err(|why| why.to_string())?)
+        }
+        None => Box::new(stream),
+    })
+}
+
 fn lost(why: &std::io::Error, patience: Duration) -> String {
     if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
         return format!(
@@ -181,4 +257,19 @@ pub(crate) fn server_arg() -> Arg {
         .value_name("HOST:PORT|PATH")
         .default_value("127.0.0.1:11211")
         .help("The server, or the path of its Unix socket")
+}
+
+/// The options that name the server to talk to and say how: for [`Connection::of`].
+pub(crate) fn server_args() -> [Arg; 3] {
+    [
+        server_arg(),
+        Arg::new("login")
+            .long("login")
+            .value_name("FILE")
+            .help("Log in as the user in the first line of FILE, NAME:PASSWORD"),
+        Arg::new("tls_ca")
+            .long("tls-ca")
+            .value_name("FILE")
+            .help("Encrypt, and believe a server that the certificates in FILE vouch for"),
+    ]
 }

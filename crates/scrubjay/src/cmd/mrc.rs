@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
-use super::connection::{Connection, server_arg};
+use super::connection::{Connection, server_args};
 
 /// Exit status when the server cannot be asked.
 const UNUSABLE: u8 = 2;
@@ -17,7 +17,7 @@ const BAR: f64 = 60.0;
 pub fn command() -> Command {
     Command::new("mrc")
         .about("Show what a scrubjay server would miss with more or less memory")
-        .arg(server_arg())
+        .args(server_args())
         .arg(
             Arg::new("json")
                 .long("json")
@@ -28,8 +28,7 @@ pub fn command() -> Command {
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> ExitCode {
-    let server = matches.get_one::<String>("server").map_or("", String::as_str);
-    match ask(server) {
+    match ask(matches) {
         Ok(curve) if matches.get_flag("json") => {
             println!("{}", curve.json());
             ExitCode::SUCCESS
@@ -57,8 +56,8 @@ struct Curve {
     held: Vec<(String, u64)>,
 }
 
-fn ask(server: &str) -> Result<Curve, String> {
-    let mut connection = Connection::connect(server)?;
+fn ask(matches: &ArgMatches) -> Result<Curve, String> {
+    let mut connection = Connection::of(matches)?;
     let stats = connection.stats("mrc")?;
     let of = |factor: &str, what: &str| {
         let name = format!("{factor}x:{what}");

@@ -62,6 +62,7 @@ const TOO_MANY_OF_ADDRESS: &[u8] = b"ERROR Too many open connections from this a
 /// sends nothing.
 const SPLIT_REQUEST: &[u8] = b"SERVER_ERROR multi-packet request not supported\r\n";
 const INCOMPLETE_REQUEST: &[u8] = b"CLIENT_ERROR the datagram ends in the middle of a request\r\n";
+const CONNECTION_NEEDED: &[u8] = b"CLIENT_ERROR this is answered by TCP only\r\n";
 const REPLY_TOO_LARGE: &[u8] = b"SERVER_ERROR reply too large for UDP; ask for less at a time, or by TCP\r\n";
 const REPLY_NOT_ALLOWED: &[u8] = b"SERVER_ERROR reply too large\r\n";
 
@@ -345,6 +346,7 @@ fn udp_config(options: &Options) -> UdpConfig {
         words: Words {
             split: SPLIT_REQUEST,
             incomplete: INCOMPLETE_REQUEST,
+            later: CONNECTION_NEEDED,
             too_large: REPLY_TOO_LARGE,
             not_allowed: format!(
                 "SERVER_ERROR reply larger than {factor} times the request; allow this network with --udp-allow\r\n"

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
-use super::connection::{Connection, server_arg};
+use super::connection::{Connection, server_args};
 
 /// Exit status when the server cannot be asked.
 const UNUSABLE: u8 = 2;
@@ -25,7 +25,7 @@ pub fn command() -> Command {
                 .value_name("KEY")
                 .help("Keys, as clients send them"),
         )
-        .arg(server_arg())
+        .args(server_args())
         .arg(
             Arg::new("json")
                 .long("json")
@@ -36,10 +36,9 @@ pub fn command() -> Command {
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> ExitCode {
-    let server = matches.get_one::<String>("server").map_or("", String::as_str);
     let keys = matches.get_many::<String>("keys").into_iter().flatten();
     let as_json = matches.get_flag("json");
-    let answers = Connection::connect(server).and_then(|mut connection| {
+    let answers = Connection::of(matches).and_then(|mut connection| {
         keys.map(|key| ask(&mut connection, key).map(|answer| (key, answer)))
             .collect::<Result<Vec<_>, _>>()
     });

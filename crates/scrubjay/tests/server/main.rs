@@ -1,6 +1,7 @@
 //! The binary as its users see it: command lines, signals, files, exit statuses.
 
 mod bench;
+mod hands;
 mod kit;
 mod lab;
 mod login;
@@ -8,6 +9,7 @@ mod options;
 mod plan;
 mod process;
 mod replay;
+mod statistics;
 mod tls;
 mod udp;
 mod why;

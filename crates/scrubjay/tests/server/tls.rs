@@ -100,6 +100,22 @@ fn stat(stream: &mut (impl Read + Write), name: &str) -> Option<u64> {
 }
 
 #[test]
+fn commands_for_hands_speak_it_to_servers_they_can_believe() {
+    let certificates = Certificates::new();
+    let server = Server::start(&certificates.options());
+    let port = server.ports[0];
+    let authorities = certificates.path("chain").display().to_string();
+    let encrypted = format!("--server localhost:{port} --tls-ca {authorities}");
+    assert_eq!(run(&format!("set k value {encrypted}")).status.code(), Some(0));
+    assert_eq!(run(&format!("get k {encrypted}")).stdout, b"value");
+    certificates.renew();
+    let refused = run(&format!("get k {encrypted}"));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("certificate"), "{said}");
+}
+
+#[test]
 fn every_protocol_is_spoken_encrypted() {
     let certificates = Certificates::new();
     let server = Server::start(&format!("{} -I 2m", certificates.options()));

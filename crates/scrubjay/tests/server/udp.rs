@@ -145,6 +145,10 @@ fn everything_in_a_datagram_is_answered_in_one_numbered_reply() {
         .concat();
         client.check(b"get big\r\n", &get);
     }
+    client.check(
+        b"stats conns\r\n",
+        b"CLIENT_ERROR this is answered by TCP only\r\n",
+    );
 }
 
 #[test]

@@ -118,10 +118,9 @@ pub const ROWS: &[Row] = &[
     .no_effect("there are no commands that dump keys"),
     Row::flag("disable-watch", |_, _| {}, "Refuse the `watch` command")
         .short('W').no_effect(NO_LOGS),
-    Row::text("stat-delimiter", "char", set_stat_delimiter, "Character that ends the prefix of a key in `stats detail`")
+    Row::text("stat-delimiter", "char", set_stat_delimiter, "Character that ends the prefix of a key in `stats detail`, which it turns on")
         .short('D').default(":")
-        .shows("stat_key_prefix", |o| o.stat_delimiter.to_string())
-        .no_effect("requests are not counted by prefix of key"),
+        .shows("stat_key_prefix", |o| o.stat_delimiter.to_string()),
     Row::flag("enable-sasl", |o, _| o.sasl = true, "Speak the binary protocol only, in which users log in by SASL PLAIN; needs -Y")
         .short('S').exit(EXIT_USAGE)
         .shows("auth_enabled_sasl", |o| yes_no(o.sasl))
@@ -231,8 +230,8 @@ pub const ROWS: &[Row] = &[
         .extended().unit("MiB").default("0")
         .no_effect("the replies waiting on each connection are bounded by themselves"),
     Row::flag("track_sizes", |_, _| {}, "Keep the histogram for `stats sizes`")
-        .extended().default("no").stat("track_sizes")
-        .no_effect("item sizes are not tallied"),
+        .extended().default("no").shows("track_sizes", |_| yes_no(true))
+        .no_effect("items are always counted by size"),
     Row::flag("inline_ascii_resp", |_, _| {}, "Keep reply headers with the items")
         .extended().negatable().default("no").stat("inline_ascii_response")
         .no_effect("memcached ignores it as well"),
@@ -302,7 +301,7 @@ type FixedSetting = (&'static str, fn(&Options) -> String);
 pub const FIXED_SETTINGS: &[FixedSetting] = &[
     ("oldest", |_| "0".to_owned()),
     ("num_threads_per_udp", |o| o.threads.to_string()),
-    ("detail_enabled", |_| yes_no(false)),
+    ("detail_enabled", |o| yes_no(o.detail_enabled)),
     ("lru_segmented", |_| yes_no(true)),
     ("temp_lru", |_| yes_no(false)),
 ];
@@ -346,6 +345,7 @@ fn set_stat_delimiter(options: &mut Options, text: &str) -> Result<(), String> {
     match (chars.next(), chars.next()) {
         (Some(delimiter), None) if delimiter.is_ascii_graphic() => {
             options.stat_delimiter = delimiter;
+            options.detail_enabled = true;
             Ok(())
         }
         _ => Err("give one visible ASCII character, such as :".to_owned()),

@@ -11,7 +11,8 @@ use scrubjay_protocol::binary::{
 
 use self::store::Pending;
 use super::need;
-use super::{Context, OUTPUT_PER_CALL, ahead, push_value};
+use super::{Context, Listed, Listing, OUTPUT_PER_CALL, ahead, push_value};
+use crate::stats::detail;
 
 /// What one connection is in the middle of.
 #[derive(Debug, Default)]
@@ -28,6 +29,8 @@ enum Step {
     Value(Box<Pending>),
     /// So many bytes of input belong to a value that nobody wants.
     Swallow(u32),
+    /// The statistics of connections wait for the rows of all workers.
+    List(Echo, Box<Listing>),
 }
 
 /// How a step ended.
@@ -36,6 +39,8 @@ enum Progress {
     Consumed(usize),
     /// More input is needed; nothing was consumed.
     Wait,
+    /// Nothing can be done before the workers are woken.
+    Later,
     /// The last reply is in the output.
     Close,
 }
@@ -56,6 +61,20 @@ pub(crate) fn handle(
             Step::Request => handle_request(&mut state.step, context, &input[consumed..], output),
             Step::Value(_) => store::receive(&mut state.step, context, &input[consumed..], output),
             Step::Swallow(left) => swallow(left, &input[consumed..]),
+            Step::List(echo, listing) => {
+                let (echo, out) = (*echo, output.bytes());
+                match context
+                    .list_connections(listing, &mut |name, value| encode_stat(echo, name, value, out))
+                {
+                    Listed::NotYet => Progress::Later,
+                    Listed::Part => Progress::Consumed(0),
+                    Listed::All => {
+                        encode_stat(echo, "", "", out);
+                        state.step = Step::Request;
+                        Progress::Consumed(0)
+                    }
+                }
+            }
         };
         if let Step::Swallow(0) = state.step {
             state.step = Step::Request;
@@ -71,6 +90,7 @@ pub(crate) fn handle(
             // Whoever sent a part may wait for its acknowledgement before it sends the rest.
             Progress::Wait if consumed < input.len() || !matches!(state.step, Step::Request) => Next::Partial,
             Progress::Wait => Next::Wait,
+            Progress::Later => Next::Later,
             Progress::Close => Next::Close,
         };
         return Handled { consumed, next };
@@ -119,6 +139,9 @@ fn handle_request(
         Command::Flush { exptime } => flush(context, &request, exptime, output.bytes()),
         Command::Noop => encode_value(request.echo, 0, b"", output.bytes()),
         Command::Version => encode_value(request.echo, 0, super::VERSION.as_bytes(), output.bytes()),
+        Command::Stat if request.key == b"conns" => {
+            *step = Step::List(request.echo, Box::new(context.begin_list()))
+        }
         Command::Stat => stat(context, &request, output.bytes()),
         Command::Quit => {
             succeed(&request, 0, b"", output.bytes());
@@ -268,7 +291,11 @@ fn stat(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
             crate::stats::reset(context.shared);
             true
         }
-        b"detail on" | b"detail off" => true,
+        b"detail on" | b"detail off" => detail::switch(context.shared, &request.key[b"detail ".len()..]),
+        b"detail dump" => {
+            encode_stat(request.echo, "detail", &detail::dump(context.shared), out);
+            true
+        }
         group => context.stats(group, &mut |name, value| {
             encode_stat(request.echo, name, value, out);
         }),

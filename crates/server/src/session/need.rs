@@ -25,7 +25,7 @@ pub(super) fn of_line(request: Request<'_>, line: &[u8]) -> Rights {
         | Request::CacheMemlimit { .. }
         | Request::Shutdown { .. }
         | Request::Insides(..) => Rights::Administer,
-        Request::Stats(words) if Tokens::cut(words).get(0) == b"reset" => Rights::Administer,
+        Request::Stats(words) => of_statistics(&Tokens::cut(words)),
         _ => Rights::Read,
     }
 }
@@ -39,7 +39,15 @@ pub(super) fn of_packet(request: &Packet<'_>) -> Rights {
         | Command::Arithmetic { .. }
         | Command::Get { touch: Some(_), .. } => Rights::Write,
         Command::Flush { .. } => Rights::Administer,
-        Command::Stat if request.key == b"reset" => Rights::Administer,
+        Command::Stat => of_statistics(&Tokens::cut(request.key)),
+        _ => Rights::Read,
+    }
+}
+
+/// Reading is for all; what is counted, and since when, is not.
+fn of_statistics(words: &Tokens<'_>) -> Rights {
+    match (words.get(0), words.get(1)) {
+        (b"reset", _) | (b"detail", b"on" | b"off") => Rights::Administer,
         _ => Rights::Read,
     }
 }

@@ -14,8 +14,11 @@ use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
 
 use super::need;
-use super::{Context, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value};
+use super::{
+    Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value,
+};
 use crate::auth::Rights;
+use crate::stats::detail;
 
 /// Blanks before a long multi-get's keys that are put up with; as memcached.
 const LEADING_BLANKS_MAX: usize = 100;
@@ -39,6 +42,8 @@ enum Step {
     Swallow(Box<Unwanted>),
     /// Everything up to the end of the line is not wanted.
     SwallowLine,
+    /// `stats conns` waits for the rows of all workers.
+    List(Box<Listing>),
 }
 
 impl Step {
@@ -102,6 +107,8 @@ enum Progress {
     Partial(usize),
     /// Others' turn; so many bytes are done with.
     Yield(usize),
+    /// Nothing can be done before the workers are woken.
+    Later,
     /// Close when the output is sent.
     Close,
 }
@@ -130,6 +137,7 @@ pub(super) fn handle(
             },
             Step::Value(_) => receive(&mut state.step, context, rest, output),
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
+            Step::List(_) => list_connections(&mut state.step, context, output.bytes()),
         };
         let next = match progress {
             Progress::Consumed(len) => {
@@ -155,6 +163,7 @@ pub(super) fn handle(
                 consumed += len;
                 Next::Again
             }
+            Progress::Later => Next::Later,
             Progress::Close => Next::Close,
         };
         return Handled { consumed, next };
@@ -213,21 +222,14 @@ fn handle_line(
         Ok(Request::Meta(shape)) => {
             return handle_meta(step, context, shape, line.bytes, line.len, input, output);
         }
+        Ok(Request::Stats(words)) if next_token(words).is_some_and(|(group, _)| group == b"conns") => {
+            *step = Step::List(Box::new(context.begin_list()));
+            return Progress::Consumed(line.len);
+        }
         Ok(Request::Quit | Request::Http) => return Progress::Close,
-        Ok(Request::Shutdown { mode }) if context.shared.options.shutdown_enabled => match mode {
-            b"" => {
-                context.shared.control.stop_now();
-                return Progress::Close;
-            }
-            b"graceful" => {
-                context.shared.control.stop_gracefully();
-                return Progress::Close;
-            }
-            _ => {
-                reply::line(output.bytes(), reply::SHUTDOWN_MODE);
-                return Progress::Consumed(line.len);
-            }
-        },
+        Ok(Request::Shutdown { mode }) if context.shared.options.shutdown_enabled => {
+            return shut_down(context, mode, line.len, output.bytes());
+        }
         _ => {}
     }
     let words = match parsed.request {
@@ -238,6 +240,18 @@ fn handle_line(
         reply::line(output.bytes(), words);
     }
     Progress::Consumed(line.len)
+}
+
+fn shut_down(context: &Context<'_>, mode: &[u8], line_len: usize, out: &mut Vec<u8>) -> Progress {
+    match mode {
+        b"" => context.shared.control.stop_now(),
+        b"graceful" => context.shared.control.stop_gracefully(),
+        _ => {
+            reply::line(out, reply::SHUTDOWN_MODE);
+            return Progress::Consumed(line_len);
+        }
+    }
+    Progress::Close
 }
 
 fn has_long_key(keys: &[u8]) -> bool {
@@ -546,9 +560,14 @@ fn stats(context: &mut Context<'_>, words: &[u8], out: &mut Vec<u8>) {
             crate::stats::reset(context.shared);
             "RESET"
         }
-        (b"detail", b"on" | b"off") => "OK",
-        (b"detail", b"dump") => "END",
-        (b"detail", _) => reply::STATS_DETAIL_USAGE,
+        (b"detail", b"dump") => {
+            out.extend_from_slice(detail::dump(context.shared).as_bytes());
+            "END"
+        }
+        (b"detail", word) => match detail::switch(context.shared, word) {
+            true => "OK",
+            false => reply::STATS_DETAIL_USAGE,
+        },
         (b"cachedump", _) if tokens.count() < 3 => reply::BAD_LINE,
         (b"cachedump", class) => match (parse_i64(class), parse_i64(tokens.get(2))) {
             (Some(0..=SLAB_CLASSES), Some(_)) => "END",
@@ -731,6 +750,22 @@ fn receive(
         order.answer_bad_chunk(output.bytes());
     }
     Progress::Consumed(2)
+}
+
+/// Answers `stats conns` once every worker has added its rows.
+fn list_connections(step: &mut Step, context: &Context<'_>, out: &mut Vec<u8>) -> Progress {
+    let Step::List(listing) = step else {
+        return Progress::Wait(0);
+    };
+    match context.list_connections(listing, &mut |name, value| reply::stat(out, name, value)) {
+        Listed::NotYet => Progress::Later,
+        Listed::Part => Progress::Yield(0),
+        Listed::All => {
+            reply::line(out, "END");
+            *step = Step::Line;
+            Progress::Consumed(0)
+        }
+    }
 }
 
 fn swallow(step: &mut Step, input: &[u8], output: &mut Output<PinnedSlice>) -> Progress {

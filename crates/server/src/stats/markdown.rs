@@ -1,8 +1,13 @@
 //! The statistics as a document: which are measured, which are constants and why.
 
-use super::{GENERAL, ITEMS, SLABS, Source, TLS, UDP};
+use super::classes::{ClassSource, ITEMS, SLABS};
+use super::memcached::ABSENT;
+use super::{GENERAL, Source, TLS, UDP, connections};
 
-/// Why a name is a constant, by what the name begins with; the first row that fits holds.
+const NOT_BY_SIZE: &str =
+    "commands are not counted by size, which would cost each look-up; `stats` has the sums";
+
+/// Why a name is a constant, by what the name begins with, perhaps of one command; the first row that fits holds.
 const REASONS: &[(&str, &str)] = &[
     ("version", "the protocol level that clients go by"),
     ("scrubjay_version", "this program's version"),
@@ -17,14 +22,13 @@ const REASONS: &[(&str, &str)] = &[
         "get_flushed",
         "a miss is counted in `get_misses` whatever its cause",
     ),
-    ("time_in_listen_disabled_us", "not measured"),
-    ("hash_is_expanding", "not told: the index grows page by page"),
     ("slab", "there are no slab classes"),
     ("lru", "there are no LRU lists and no crawler"),
     ("crawler_", "there are no LRU lists and no crawler"),
     ("moves_", "there are no LRU lists and no crawler"),
     ("direct_reclaims", "there are no LRU lists and no crawler"),
     ("number_", "there are no LRU lists and no crawler"),
+    ("hits_to_cold", NOT_BY_SIZE),
     ("hits_to_", "there are no LRU lists and no crawler"),
     ("evicted_active", "there are no LRU lists and no crawler"),
     ("tailrepairs", "there are no LRU lists and no crawler"),
@@ -39,57 +43,101 @@ const REASONS: &[(&str, &str)] = &[
         "connections go to the worker that has fewest",
     ),
     ("age", "the age of the oldest item is not kept"),
-    ("evicted_nonzero", "evictions are not told apart by exptime"),
+    (
+        "outofmemory",
+        "no class runs out; `store_no_memory` of `stats` has the sum",
+    ),
     ("free_chunks_end", "a segment is filled from the start to the end"),
+    ("stats slabs: ", NOT_BY_SIZE),
 ];
 
-fn reason(name: &str) -> Option<&'static str> {
-    let row = REASONS.iter().find(|(start, _)| name.starts_with(start));
+fn fits((start, _): &(&str, &str), command: &str, name: &str) -> bool {
+    match start.split_once(": ") {
+        Some((of, start)) => of == command && name.starts_with(start),
+        None => name.starts_with(start),
+    }
+}
+
+fn reason(command: &str, name: &str) -> Option<&'static str> {
+    let row = REASONS.iter().find(|row| fits(row, command, name));
     row.map(|(_, reason)| *reason)
 }
 
-/// All statistics of the tables in Markdown: the measured ones of each group, then the constants.
-pub fn markdown() -> String {
-    let groups = [
+/// Every statistic: its command, its name, and its value if that never changes.
+fn rows() -> impl Iterator<Item = (&'static str, &'static str, Option<&'static str>)> {
+    let constant = |source: &Source| match source {
+        Source::Always(value) => Some(*value),
+        _ => None,
+    };
+    let tables = [
         ("stats", GENERAL),
         ("stats, with -U", UDP),
         ("stats, with -Z", TLS),
-        ("stats items", ITEMS),
-        ("stats slabs", SLABS),
     ];
+    let general = tables.into_iter().flat_map(move |(command, table)| {
+        table
+            .iter()
+            .map(move |(name, source)| (command, *name, constant(source)))
+    });
+    let of_classes = [("stats items", ITEMS), ("stats slabs", SLABS)];
+    let classes = of_classes.into_iter().flat_map(move |(command, table)| {
+        table.iter().map(move |(name, source)| match source {
+            ClassSource::Whole(source) => (command, *name, constant(source)),
+            ClassSource::Own(_) => (command, *name, None),
+        })
+    });
+    let connections = connections::NAMES.iter().map(|name| ("stats conns", *name, None));
+    general.chain(classes).chain(connections)
+}
+
+/// All statistics in Markdown: the measured ones of each group, then the constants, then memcached's that are missing.
+pub fn markdown() -> String {
     let mut measured = "| command | measured |\n|---|---|\n".to_owned();
     let mut constant = "| command | statistic | always | why |\n|---|---|---|---|\n".to_owned();
-    for (command, table) in groups {
-        let mut names = Vec::new();
-        for (name, source) in table {
-            match source {
-                // A release must not make the documents stale.
-                Source::Always(value) if !name.ends_with("version") => {
-                    let why = reason(name).unwrap_or_default();
-                    constant.push_str(&format!("| `{command}` | `{name}` | {value} | {why} |\n"));
+    let mut names: Vec<(&str, Vec<String>)> = Vec::new();
+    for (command, name, always) in rows() {
+        match always {
+            // A release must not make the documents stale.
+            Some(value) if !name.ends_with("version") => {
+                let why = reason(command, name).unwrap_or_default();
+                constant.push_str(&format!("| `{command}` | `{name}` | {value} | {why} |\n"));
+            }
+            _ => {
+                if names.last().is_none_or(|(last, _)| *last != command) {
+                    names.push((command, Vec::new()));
                 }
-                _ => names.push(format!("`{name}`")),
+                names
+                    .iter_mut()
+                    .last()
+                    .expect("just pushed")
+                    .1
+                    .push(format!("`{name}`"));
             }
         }
+    }
+    for (command, names) in names {
         measured.push_str(&format!("| `{command}` | {} |\n", names.join(", ")));
     }
-    format!("{measured}\n{constant}")
+    let mut absent = "| command | memcached's | why it is missing |\n|---|---|---|\n".to_owned();
+    for (command, name, why) in ABSENT {
+        absent.push_str(&format!("| `{command}` | `{name}` | {why} |\n"));
+    }
+    format!("{measured}\n{constant}\n{absent}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{GENERAL, ITEMS, REASONS, SLABS, Source, reason};
+    use super::{REASONS, fits, reason, rows};
 
     #[test]
     fn every_constant_has_a_reason_and_every_reason_a_constant() {
-        let rows = || [GENERAL, ITEMS, SLABS].into_iter().flatten();
-        let constants = || rows().filter(|(_, source)| matches!(source, Source::Always(_)));
-        for (name, _) in constants() {
-            assert!(reason(name).is_some(), "{name} has no reason");
+        let constants = || rows().filter(|(_, _, always)| always.is_some());
+        for (command, name, _) in constants() {
+            assert!(reason(command, name).is_some(), "{command}: {name} has no reason");
         }
-        for (start, _) in REASONS {
-            let used = constants().any(|(name, _)| name.starts_with(start));
-            assert!(used, "no constant begins with {start}");
+        for row in REASONS {
+            let used = constants().any(|(command, name, _)| fits(row, command, name));
+            assert!(used, "no constant begins with {row:?}");
         }
     }
 }

@@ -83,7 +83,9 @@ fn command_lines_come_to_what_memcached_makes_of_them() {
         o.idle_timeout_secs == 30 && !o.reject_over_limit
     });
     check("-o idle_timeout=5 --idle-timeout=6", |o| o.idle_timeout_secs == 6);
-    check("-D /", |o| o.stat_delimiter == '/' && o.notices.len() == 1);
+    check("-D /", |o| {
+        o.stat_delimiter == '/' && o.detail_enabled && o.notices.is_empty()
+    });
     check("-o slab_automove,slab_reassign,lru_crawler,modern", |o| {
         o.notices.len() >= 3
     });
