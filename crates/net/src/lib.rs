@@ -15,6 +15,6 @@ pub use counters::{Control, Counters, Stop, UdpCounts};
 pub use datagrams::UdpConfig;
 pub use memory::Memory;
 pub use output::Output;
-pub use server::{Config, Sockets, Udp, run};
+pub use server::{Config, Sockets, Udp, run, run_here};
 pub use service::{Handled, Next, Peer, Service};
 pub use worker::Limits;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::Driver;
-use scrubjay_io::driver::epoll::Epoll;
+use scrubjay_io::driver::epoll::{Epoll, Listener};
 
 use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
@@ -61,23 +61,7 @@ where
     let drivers: Vec<Epoll> = (0..config.workers)
         .map(|_| Epoll::new(clock))
         .collect::<Result<_, _>>()?;
-    drivers.iter().for_each(|driver| control.add(driver.waker()));
-    let mailboxes = drivers
-        .iter()
-        .map(|driver| Mailbox {
-            has_mail: Flag::default(),
-            sockets: Mutex::new(Vec::new()),
-            waker: Some(driver.waker()),
-        })
-        .collect();
-    let shared = Shared {
-        limits: config.limits.clone(),
-        addresses: Addresses::new(config.limits.connections_per_address),
-        counters: Arc::clone(counters),
-        control: Arc::clone(control),
-        mailboxes,
-        accept_stopped: AtomicBool::new(false),
-    };
+    let shared = shared(&config.limits, &drivers, counters, control);
     let (shared, make_service) = (&shared, &make_service);
     let Sockets { listeners, udp } = sockets;
     let listeners = &listeners;
@@ -99,6 +83,46 @@ where
         })
         .collect();
     scrubjay_io::thread::run_all(tasks).into_iter().collect()
+}
+
+/// Serves `listeners` with one worker, which is this thread, until `control` says stop: for a side door that must not
+/// take anything from the others' threads.
+///
+/// # Errors
+/// What the worker cannot recover from.
+pub fn run_here<S: Service>(
+    limits: &Limits,
+    clock: Clock,
+    listeners: &[Listener],
+    control: &Arc<Control>,
+    service: S,
+) -> std::io::Result<()> {
+    let driver = Epoll::new(clock)?;
+    let shared = shared(limits, std::slice::from_ref(&driver), &Arc::default(), control);
+    Worker::new(0, driver, service, &shared, listeners, None).run()
+}
+
+/// What the workers of `drivers` share; from now on `control` wakes them.
+fn shared<T>(
+    limits: &Limits,
+    drivers: &[Epoll],
+    counters: &Arc<Counters>,
+    control: &Arc<Control>,
+) -> Shared<T> {
+    drivers.iter().for_each(|driver| control.add(driver.waker()));
+    let mailbox = |driver: &Epoll| Mailbox {
+        has_mail: Flag::default(),
+        sockets: Mutex::new(Vec::new()),
+        waker: Some(driver.waker()),
+    };
+    Shared {
+        limits: limits.clone(),
+        addresses: Addresses::new(limits.connections_per_address),
+        counters: Arc::clone(counters),
+        control: Arc::clone(control),
+        mailboxes: drivers.iter().map(mailbox).collect(),
+        accept_stopped: AtomicBool::new(false),
+    }
 }
 
 /// Each worker's share of the sockets of datagrams.

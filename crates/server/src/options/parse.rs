@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::row::{Effect, Kind, Row, size_text};
-use super::{EXIT_USAGE, Options, Protocol, ROWS, tls, udp};
+use super::{EXIT_USAGE, Options, Protocol, ROWS, admin, tls, udp};
 
 /// What the options depend on besides the command line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,6 +204,7 @@ pub fn resolve(matches: &ArgMatches, environment: &Environment) -> Result<Option
     settle_users(&mut options)?;
     tls::settle(&mut options)?;
     udp::settle(&mut options)?;
+    admin::settle(&mut options);
     Ok(options)
 }
 

@@ -4,7 +4,7 @@
 //! case by case, and the option list of 1.6.45.
 
 use super::row::{Kind, Row};
-use super::{EXIT_USAGE, Options, Protocol, listen, tls, udp};
+use super::{EXIT_USAGE, Options, Protocol, admin, listen, tls, udp};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -163,6 +163,9 @@ pub const ROWS: &[Row] = &[
         .extended().unit("seconds").default("0")
         .shows("idle_timeout", |o| o.idle_timeout_secs.to_string())
         .differs("a value that is no number is refused instead of read as 0"),
+    Row::text("admin", "[addr:]port", admin::set, "Answer HTTP there: a page for people at /, /metrics for Prometheus, /stats.json, /healthz, /readyz, /why?key=. A port alone is of 127.0.0.1; 0 takes any free one. There is no login")
+        .extended().exit(EXIT_USAGE)
+        .shows("admin", |o| o.admin.as_ref().map_or_else(|| "NULL".to_owned(), |place| listen::text(std::slice::from_ref(place)))),
     Row::number("hashpower", 12, 32, |_, _| {}, "Power of two that the hash table starts with")
         .extended().default("0").stat("hashpower_init")
         .no_effect("the index grows in small steps with the items"),
