@@ -144,3 +144,5 @@ impl Service for Admin {
         }
     }
 }
+#[cfg(test)]
+mod tests;

@@ -483,10 +483,14 @@ fn banner(options: &Options, places: &[Place], udp: &[SocketAddr], admin: &[Sock
     if listening.is_empty() {
         listening = "nowhere".to_owned();
     }
+    let pages = admin
+        .iter()
+        .map(|address| format!("pages       http://{address}/\n"));
+    let admin: String = pages.collect();
     let pid = std::process::id();
     let mut text = format!(
         "scrubjay {VERSION}\n\
-         listens on  {listening}\n\
+         listens on  {listening}\n{admin}\
          memory      {} (-m), items up to {} (-I){}\n\
          work        {} threads (-t), up to {} connections (-c)\n\
          to stop     Ctrl-C or kill {pid}; kill -USR1 {pid} lets connections finish",
@@ -496,9 +500,6 @@ fn banner(options: &Options, places: &[Place], udp: &[SocketAddr], admin: &[Sock
         options.threads,
         options.conn_limit,
     );
-    for address in admin {
-        text.push_str(&format!("\nadmin       http://{address}/"));
-    }
     if options.listen.is_empty() && !options.tcp_addresses().is_empty() {
         text.push_str("\nOnly this machine can connect; to serve the network, start with -l 0.0.0.0");
     }

@@ -3,7 +3,7 @@
 //! Off unless asked for, as memcached opens no such port: one that nobody knows of is one that nobody guards, and servers
 //! side by side would contend for it. A port alone means loopback, because there is no login.
 
-use super::listen::{self, Guard, Listen};
+use super::listen::{self, Guard};
 use super::{DEFAULT_HOST, Options};
 
 /// Takes `PORT` or `ADDR:PORT`; the last one given counts.
