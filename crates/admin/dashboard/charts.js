@@ -69,7 +69,8 @@ export function powerChart(svg, { points, mark, format }) {
   const highest = Math.min(1, niceCeiling(Math.max(...points.map(point => point.value))));
   const first = points[0].power, last = points[points.length - 1].power;
   const share = power => last > first ? (power - first) / (last - first) : 0.5;
-  const ticksX = points.map(point => [share(point.power), `${2 ** point.power}×`]);
+  const times = { "-2": "¼", "-1": "½" };
+  const ticksX = points.map(({ power }) => [share(power), `${times[power] ?? 2 ** power}×`]);
   const { x, y, height } = frame(svg, { max: highest, format, ticksX });
   const path = points.map((point, at) => `${at ? "L" : "M"}${x(share(point.power))} ${y(point.value)}`).join("");
   svg.append(element("path", { class: "p1", d: path }));

@@ -216,9 +216,10 @@ function renderCurve() {
   const limit = bytesOf(stats.limit_maxbytes * 2 ** power);
   const rates = readings.at(-1).rates;
   const spared = rates ? (present - misses) * (rates.hits + rates.misses) : 0;
+  const sampled = mrc.find(point => point.factor === 1)?.one_key_in ?? mrc[0].one_key_in;
   const compared = power === 0 ? "; that is the limit now."
     : `, instead of ${percentOf(present)}${Math.abs(spared) < 0.05 ? "." : `: ${rateOf(Math.abs(spared))} ${spared > 0 ? "fewer" : "more"} misses a second at the present rate.`}`;
-  const text = `With ${limit}, ${percentOf(misses)} of all look-ups since the start would have missed${compared}`;
+  const text = `With ${limit}, ${percentOf(misses)} of all look-ups since the start would have missed${compared} Worked out from one key in ${sampled}.`;
   say(byId("factor-text"), `${factor} ×`);
   slider.setAttribute("aria-valuetext", `${factor} times, ${limit}: ${percentOf(misses)} misses`);
   // Read out when it is asked for, not whenever a second has passed.
