@@ -20,7 +20,7 @@ use scrubjay_io::driver::epoll::Listener;
 use scrubjay_net::{Control, Limits};
 use scrubjay_server::service::Shared;
 
-pub use metrics::{Metric, family_names};
+pub use metrics::sample_names;
 pub use service::Admin;
 
 /// Most connections at a time: for a few scrapers and a few people.

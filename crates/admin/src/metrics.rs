@@ -469,7 +469,7 @@ pub fn text(reading: &Reading) -> String {
 }
 
 /// Names of all samples that `/metrics` may show.
-pub fn family_names() -> Vec<String> {
+pub fn sample_names() -> Vec<String> {
     METRICS.iter().map(Metric::sample_name).collect()
 }
 
