@@ -9,11 +9,11 @@ export function element(name, attributes = {}, text) {
   return made;
 }
 
-// The least of 1, 2, 5, 10, 20 ... that is not below `value`.
+// The least round number that is not below `value`, and whose half is round, too.
 function niceCeiling(value) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map(step => step * power).find(step => step >= value * 0.999);
+  return [1, 2, 3, 4, 5, 6, 8, 10].map(step => step * power).find(step => step >= value * 0.999);
 }
 
 const MARGIN = { left: 52, right: 12, top: 10, bottom: 24 };

@@ -67,6 +67,20 @@ mod tests {
     use super::{NAMES, parts};
     use crate::reading::Reading;
 
+    /// Every statistic that the parts are worked out from.
+    const NUMBERS: [(&str, u64); 10] = [
+        ("bytes", 500),
+        ("expired_bytes", 100),
+        ("dead_bytes", 150),
+        ("segments_used", 2),
+        ("segment_size", 400),
+        ("index_bytes", 30),
+        ("ledger_bytes", 20),
+        ("eviction_bytes", 10),
+        ("connection_bytes", 5),
+        ("limit_maxbytes", 1000),
+    ];
+
     fn reading(numbers: &[(&str, u64)]) -> Reading {
         Reading {
             general: numbers
@@ -80,19 +94,7 @@ mod tests {
 
     #[test]
     fn parts_add_up_to_the_limit() {
-        let numbers = [
-            ("bytes", 500),
-            ("expired_bytes", 100),
-            ("dead_bytes", 150),
-            ("segments_used", 2),
-            ("segment_size", 400),
-            ("index_bytes", 30),
-            ("ledger_bytes", 20),
-            ("eviction_bytes", 10),
-            ("connection_bytes", 5),
-            ("limit_maxbytes", 1000),
-        ];
-        let bytes = parts(&reading(&numbers)).map(|part| part.bytes);
+        let bytes = parts(&reading(&NUMBERS)).map(|part| part.bytes);
         assert_eq!(bytes, [400, 100, 50, 250, 30, 20, 10, 5, 135]);
         assert_eq!(bytes.iter().sum::<u64>(), 1000);
     }
@@ -109,5 +111,16 @@ mod tests {
         assert_eq!(parts.map(|part| part.name), NAMES);
         assert_eq!(parts[0].bytes, 0);
         assert_eq!(parts[8].bytes, 0);
+    }
+
+    #[test]
+    fn parts_are_made_of_statistics_that_exist() {
+        let known = scrubjay_server::stats::markdown();
+        for (name, _) in NUMBERS {
+            assert!(
+                known.contains(&format!("`{name}`")),
+                "there is no statistic {name}"
+            );
+        }
     }
 }

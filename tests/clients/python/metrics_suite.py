@@ -1,12 +1,16 @@
 """/metrics as Prometheus reads it: its own strict parser of OpenMetrics, and the same numbers as `stats`."""
 
+import json
 import os
+import pathlib
 import re
 import socket
 import sys
 import urllib.request
 
+import promql_parser
 import suite
+import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from suite import equal
 
@@ -95,6 +99,20 @@ def test_memory_adds_up_to_the_limit():
 
 def test_curve_has_a_point_for_the_limit():
     equal(value("scrubjay_curve_limit_bytes", factor="1"), value("memcached_limit_bytes"))
+
+
+def test_rules_and_dashboards_ask_what_can_be_answered():
+    deploy = pathlib.Path(__file__).parents[3] / "deploy"
+    rules = yaml.safe_load((deploy / "prometheus/scrubjay.rules.yml").read_text())
+    asked = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    board = json.loads((deploy / "grafana/scrubjay.json").read_text())
+    asked += [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    known = {sample.name for family in families().values() for sample in family.samples}
+    known |= {rule["record"] for group in rules["groups"] for rule in group["rules"] if "record" in rule} | {"up"}
+    for expression in asked:
+        promql_parser.parse(expression.replace("$__rate_interval", "5m"))
+        names = set(re.findall(r"\b(?:memcached|scrubjay|process)[_:][a-z0-9_:]+", expression))
+        equal(names - known, set())
 
 
 suite.run(suite.tests_of(sys.modules[__name__]))

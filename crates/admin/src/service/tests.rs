@@ -186,3 +186,40 @@ fn a_request_that_dawdles_is_refused() {
         assert_eq!(reply.contains("408 "), next == Next::Close);
     }
 }
+
+/// Requests with bytes changed, left out and put in: whatever comes of it is an answer of HTTP, or waiting for more.
+#[test]
+fn arbitrary_bytes_are_answered_or_waited_for() {
+    let seeds = [
+        "GET /why?key=a%20b HTTP/1.1\r\nHost: localhost:9150\r\nAccept: */*\r\n\r\n",
+        "HEAD http://[::1]:1/metrics?x=%ff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        "GET / HTTP/1.0\r\nContent-Length: 0\r\n\r\n",
+    ];
+    let mut port = Port::new(true);
+    for seed in 0..3000_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        let mut input = seeds[next(seeds.len())].as_bytes().to_vec();
+        for _ in 0..next(6) {
+            let at = next(input.len());
+            match next(4) {
+                0 => input[at] = next(256) as u8,
+                1 if input.len() > 1 => drop(input.remove(at)),
+                2 => input.insert(at, b"%[]:?/\r\n \0"[next(10)]),
+                _ => input.truncate(at + 1),
+            }
+        }
+        port.session = Session::default();
+        let (reply, next) = port.send(&input);
+        let is_answered = reply.starts_with("HTTP/1.1 ");
+        assert!(
+            is_answered || (reply.is_empty() && next == Next::Wait),
+            "seed {seed}: {reply}"
+        );
+    }
+}
