@@ -47,8 +47,8 @@ class Numbers(html.parser.HTMLParser):
 def browse():
     """The page as it stands after some seconds of the browser's time; what the browser had to say about it."""
     with tempfile.TemporaryDirectory() as profile:
-        command = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom",
-                   "--virtual-time-budget=5000", f"--user-data-dir={profile}", PAGE]
+        command = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                   "--enable-logging=stderr", "--dump-dom", "--virtual-time-budget=5000", f"--user-data-dir={profile}", PAGE]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     numbers = Numbers()
