@@ -59,6 +59,27 @@ const SUITES: &[(&str, Prepare)] = &[
     }),
 ];
 
+/// Suites of the admin port, which they find in `SCRUBJAY_ADMIN_PORT`.
+const ADMIN_SUITES: &[(&str, Prepare)] = &[
+    ("metrics by Prometheus' parser", |root, target| {
+        python(root, target, "metrics_suite.py", &[])
+    }),
+    ("dashboard in Chromium", |root, target| {
+        needs("chromium")?;
+        python(root, target, "dashboard_suite.py", &[])
+    }),
+];
+
+/// What the server of those is started with.
+const ADMIN_OPTIONS: &[&str] = &["-o", "admin=0"];
+
+/// All suites, each with what its server is started with besides.
+fn all() -> impl Iterator<Item = (&'static str, Prepare, &'static [&'static str])> {
+    let plain = SUITES.iter().map(|(name, prepare)| (*name, *prepare, &[][..]));
+    let admin = ADMIN_SUITES.iter();
+    plain.chain(admin.map(|(name, prepare)| (*name, *prepare, ADMIN_OPTIONS)))
+}
+
 fn needs(program: &str) -> Result<(), Missing> {
     if exists(program) {
         Ok(())
@@ -104,7 +125,7 @@ fn memccapable(protocol: &str) -> Result<Command, Missing> {
 
 /// Whether any of the suites will run.
 pub fn wanted(steps: &Steps<'_>) -> bool {
-    SUITES.iter().any(|(name, _)| steps.wants(&step_name(name)))
+    all().any(|(name, ..)| steps.wants(&step_name(name)))
 }
 
 fn step_name(suite: &str) -> String {
@@ -113,14 +134,14 @@ fn step_name(suite: &str) -> String {
 
 /// One step for every suite, each against a server of its own.
 pub fn run(steps: &mut Steps<'_>, root: &Path, target: &Path, program: &Result<PathBuf, String>) {
-    for (name, prepare) in SUITES {
+    for (name, prepare, options) in all() {
         steps.step(&step_name(name), || {
             let program = match program {
                 Ok(program) => program,
                 Err(why) => return Outcome::of(Err(why.clone())),
             };
             match prepare(root, target) {
-                Ok(command) => suite(name, command, target, program),
+                Ok(command) => suite(name, command, target, program, options),
                 Err(Missing::Here(why)) => Outcome::Skipped(why),
                 Err(Missing::Broken(why)) => Outcome::of(Err(why)),
             }
@@ -128,13 +149,17 @@ pub fn run(steps: &mut Steps<'_>, root: &Path, target: &Path, program: &Result<P
     }
 }
 
-fn suite(name: &str, mut command: Command, target: &Path, program: &Path) -> Outcome {
-    let file = name.replace(' ', "-");
-    let mut server = match Server::start(program, &target.join("clients/servers"), &file) {
+fn suite(name: &str, mut command: Command, target: &Path, program: &Path, options: &[&str]) -> Outcome {
+    let file = name.replace([' ', '\''], "-");
+    let mut server = match Server::start(program, &target.join("clients/servers"), &file, options) {
         Ok(server) => server,
         Err(why) => return Outcome::of(Err(why)),
     };
-    let (success, mut output) = capture(command.env("SCRUBJAY_PORT", server.port.to_string()));
+    command.env("SCRUBJAY_PORT", server.port.to_string());
+    if let Some(port) = server.admin_port {
+        command.env("SCRUBJAY_ADMIN_PORT", port.to_string());
+    }
+    let (success, mut output) = capture(&mut command);
     let alive = server.is_alive();
     if !alive || !success {
         output.push_str(&format!(

@@ -12,15 +12,17 @@ pub struct Server {
     child: Child,
     /// Where it listens.
     pub port: u16,
+    /// Where it answers HTTP, if it was asked to.
+    pub admin_port: Option<u16>,
     log: PathBuf,
 }
 
 impl Server {
-    /// Starts `program` with flags that memcached and scrubjay share. Its files go to `folder`.
+    /// Starts `program` with flags that memcached and scrubjay share, and `options` besides. Its files go to `folder`.
     ///
     /// # Errors
     /// It does not start, or does not listen in time.
-    pub fn start(program: &Path, folder: &Path, name: &str) -> Result<Server, String> {
+    pub fn start(program: &Path, folder: &Path, name: &str, options: &[&str]) -> Result<Server, String> {
         let text = |error: std::io::Error| format!("{}: {error}", program.display());
         std::fs::create_dir_all(folder).map_err(text)?;
         let port_file = folder.join(format!("{name}.port"));
@@ -28,6 +30,7 @@ impl Server {
         let _ = std::fs::remove_file(&port_file);
         let mut command = Command::new(program);
         command
+            .args(options)
             .args(["-l", "127.0.0.1", "-p", "-1", "-U", "0", "-m", "256", "-t", "2"])
             .env("MEMCACHED_PORT_FILENAME", &port_file)
             .stdin(Stdio::null())
@@ -37,8 +40,15 @@ impl Server {
             command.args(["-u", "root"]);
         }
         let child = command.spawn().map_err(text)?;
-        let mut server = Server { child, port: 0, log };
-        server.port = server.wait_for_port(&port_file)?;
+        let mut server = Server {
+            child,
+            port: 0,
+            admin_port: None,
+            log,
+        };
+        let ports = server.wait_for_ports(&port_file)?;
+        server.port = ports[0];
+        server.admin_port = ports.get(1).copied();
         Ok(server)
     }
 
@@ -52,14 +62,17 @@ impl Server {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    fn wait_for_port(&mut self, file: &Path) -> Result<u16, String> {
+    /// All ports, at least one.
+    fn wait_for_ports(&mut self, file: &Path) -> Result<Vec<u16>, String> {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
-            let port = std::fs::read_to_string(file)
-                .ok()
-                .and_then(|text| text.lines().next()?.rsplit(' ').next()?.trim().parse().ok());
-            if let Some(port) = port {
-                return Ok(port);
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            let ports: Option<Vec<u16>> = text
+                .lines()
+                .map(|line| line.rsplit(' ').next()?.trim().parse().ok())
+                .collect();
+            if let Some(ports) = ports.filter(|ports| !ports.is_empty()) {
+                return Ok(ports);
             }
             if !self.is_alive() {
                 return Err(format!("the server ended at once:\n{}", self.log()));

@@ -7,6 +7,7 @@ use crate::run::{exists, must};
 
 /// Debian packages.
 const PACKAGES: &[&str] = &[
+    "chromium",
     "libmemcached-tools",
     "memcached",
     "php-cli",

@@ -240,17 +240,17 @@ fn replace_file(path: &Path, suffix: &str, text: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system says about the file.
-pub fn write_port_file(tcp: &[std::net::SocketAddr], udp: &[std::net::SocketAddr]) -> io::Result<()> {
+pub fn write_port_file(places: &[(&str, &[std::net::SocketAddr])]) -> io::Result<()> {
     let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") else {
         return Ok(());
     };
-    let line = |(transport, address): (&str, &std::net::SocketAddr)| {
-        let family = if address.is_ipv4() { "INET" } else { "INET6" };
-        format!("{transport} {family}: {}\n", address.port())
-    };
-    let tcp = tcp.iter().map(|address| ("TCP", address));
-    let udp = udp.iter().map(|address| ("UDP", address));
-    let text: String = tcp.chain(udp).map(line).collect();
+    let mut text = String::new();
+    for (what, addresses) in places {
+        for address in *addresses {
+            let family = if address.is_ipv4() { "INET" } else { "INET6" };
+            text.push_str(&format!("{what} {family}: {}\n", address.port()));
+        }
+    }
     replace_file(Path::new(&path), ".lck", &text)
 }
 

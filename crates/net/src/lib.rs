@@ -19,6 +19,6 @@ pub use datagrams::UdpConfig;
 pub use memory::Memory;
 pub use output::Output;
 pub use roll::{Roll, RollCall, Row, State};
-pub use server::{Config, Sockets, Udp, run};
+pub use server::{Config, Sockets, Udp, run, run_here};
 pub use service::{Handled, Next, Peer, Service};
 pub use worker::Limits;

@@ -56,20 +56,7 @@ where
     D: Driver<Listener: Sync, Socket: Send, Datagrams: Send> + Send,
 {
     let workers = drivers.len();
-    let wakers = drivers.iter().filter_map(Driver::waker);
-    wakers.for_each(|waker| control.add(waker));
-    let mailboxes = drivers
-        .iter()
-        .map(|driver| Mailbox::new(driver.waker()))
-        .collect();
-    let shared = Shared {
-        limits: config.limits.clone(),
-        addresses: Addresses::new(config.limits.connections_per_address),
-        counters: Arc::clone(counters),
-        control: Arc::clone(control),
-        mailboxes,
-        accept_stopped: AtomicBool::new(false),
-    };
+    let shared = shared(&config.limits, &drivers, counters, control);
     let (shared, make_service) = (&shared, &make_service);
     let Sockets { listeners, udp } = sockets;
     let listeners = &listeners;
@@ -93,6 +80,42 @@ where
         })
         .collect();
     scrubjay_io::thread::run_all(tasks).into_iter().collect()
+}
+
+/// Serves `listeners` with one worker, which is this thread, until `control` says stop: for a side door that must not
+/// take anything from the others' threads.
+///
+/// # Errors
+/// What the worker cannot recover from.
+pub fn run_here<D: Driver, S: Service>(
+    limits: &Limits,
+    driver: D,
+    listeners: &[D::Listener],
+    control: &Arc<Control>,
+    service: S,
+) -> std::io::Result<()> {
+    let shared = shared(limits, std::slice::from_ref(&driver), &Arc::default(), control);
+    Worker::new(0, driver, service, &shared, listeners, None).run()
+}
+
+/// What the workers of `drivers` share; from now on `control` wakes them.
+fn shared<D: Driver>(
+    limits: &Limits,
+    drivers: &[D],
+    counters: &Arc<Counters>,
+    control: &Arc<Control>,
+) -> Shared<D::Socket> {
+    let wakers = drivers.iter().filter_map(Driver::waker);
+    wakers.for_each(|waker| control.add(waker));
+    let mailboxes = drivers.iter().map(|driver| Mailbox::new(driver.waker()));
+    Shared {
+        limits: limits.clone(),
+        addresses: Addresses::new(limits.connections_per_address),
+        counters: Arc::clone(counters),
+        control: Arc::clone(control),
+        mailboxes: mailboxes.collect(),
+        accept_stopped: AtomicBool::new(false),
+    }
 }
 
 /// Each worker's share of the sockets of datagrams.

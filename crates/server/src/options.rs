@@ -1,6 +1,7 @@
 //! The options of the server: one table, from which parsing, help, man page, completions, `stats settings` and the
 //! documents follow, and [`Options`], what they come to.
 
+mod admin;
 mod cpus;
 mod documents;
 mod listen;
@@ -80,6 +81,8 @@ pub struct Options {
     pub listen: Vec<Listen>,
     /// Unix socket (`-s`).
     pub unix_socket: Option<String>,
+    /// Where HTTP is answered (`-o admin`); `None`: nowhere. Always with a port.
+    pub admin: Option<Listen>,
     /// Access mask of the Unix socket (`-a`).
     pub unix_mask: u32,
     /// Connections that the kernel queues (`-b`).
@@ -162,6 +165,7 @@ impl Default for Options {
             udp_amplification: 3,
             listen: Vec::new(),
             unix_socket: None,
+            admin: None,
             unix_mask: 0o700,
             listen_backlog: 1024,
             conn_limit: 1024,
@@ -229,6 +233,12 @@ impl Options {
         addresses.map(|(address, _)| address).collect()
     }
 
+    /// Where HTTP is to be answered; `None`: nowhere.
+    pub fn admin_address(&self) -> Option<Address<'_>> {
+        let place = self.admin.as_ref()?;
+        Some((place.host.as_deref(), place.port.unwrap_or(0)))
+    }
+
     fn addresses(&self, port: i32) -> Vec<(Address<'_>, Guard)> {
         if port == 0 || self.unix_socket.is_some() {
             return Vec::new();
@@ -247,7 +257,8 @@ impl Options {
     /// Whether nobody outside this machine can connect.
     pub fn is_loopback_only(&self) -> bool {
         let none = self.tcp_addresses().is_empty() && self.udp_addresses().is_empty();
-        none || self.listen.iter().all(Listen::is_loopback)
+        let cache = none || self.listen.iter().all(Listen::is_loopback);
+        cache && self.admin.as_ref().is_none_or(Listen::is_loopback)
     }
 
     /// The engine's configuration.
@@ -257,8 +268,9 @@ impl Options {
         // Whoever touches 2 MiB that become a huge page waits for milliseconds. The smaller a cache, the more touch them, and the
         // nearer its page tables come to fit in the processor's caches.
         const COLLAPSE_MIN: usize = 512 << 20;
-        // Beside the worker threads the maintenance thread may look at the cache.
+        // Beside the worker threads the maintenance thread may look at the cache, and the admin thread does.
         const OTHER_THREADS: usize = 2;
+        let admin_threads = usize::from(self.admin.is_some());
         scrubjay_cache::Config {
             memory_max: self.memory_max,
             item_size_max: self.item_size_max,
@@ -266,7 +278,7 @@ impl Options {
             evict: self.evict,
             unix_millis_at_start,
             hash_seed,
-            workers_max: self.threads + OTHER_THREADS,
+            workers_max: self.threads + OTHER_THREADS + admin_threads,
             huge_pages: self.huge_pages,
             collapse: self.collapse && self.memory_max >= COLLAPSE_MIN,
             lock_memory: self.lock_memory,

@@ -455,7 +455,7 @@ const TLS: &[(&str, Source)] = &[
 
 /// Calls `each` with name and value of every statistic of `group` (empty: the general ones); `false` if there is no such
 /// group.
-pub(crate) fn report(shared: &Shared, now: Now, group: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
+pub fn report(shared: &Shared, now: Now, group: &[u8], each: &mut dyn FnMut(&str, &str)) -> bool {
     let reading = Reading::take(shared, now);
     match group {
         b"" => {

@@ -11,12 +11,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("net", &["io", "base"]),
     ("tls", &["io", "base"]),
     ("server", &["tls", "net", "protocol", "cache", "io", "base"]),
+    ("admin", &["server", "net", "cache", "io", "base"]),
     ("workload", &[]),
     ("load", &["workload", "tls", "io", "base"]),
     (
         "scrubjay",
         &[
-            "load", "workload", "server", "tls", "net", "protocol", "cache", "io", "base",
+            "admin", "load", "workload", "server", "tls", "net", "protocol", "cache", "io", "base",
         ],
     ),
     (

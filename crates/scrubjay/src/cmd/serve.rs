@@ -101,7 +101,11 @@ fn settle_limits(options: &Options) -> Result<(), OptionError> {
     if options.core_dumps {
         process::allow_core_dumps().map_err(|error| refused("-r: cannot allow core dumps", error))?;
     }
-    let files = options.conn_limit as u64 + OTHER_FILES;
+    let admin = options
+        .admin
+        .as_ref()
+        .map_or(0, |_| scrubjay_admin::CONNECTIONS_MAX);
+    let files = (options.conn_limit + admin) as u64 + OTHER_FILES;
     process::raise_open_files(files).map_err(|error| {
         let what = format!(
             "-c {0}: cannot open {files} files; lower -c or raise ulimit -n",
@@ -161,8 +165,10 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
     let tcp: Vec<SocketAddr> = places.iter().filter_map(|place| place.socket.address()).collect();
     let datagrams = open_datagrams(&options)?;
     let udp: Vec<SocketAddr> = datagrams.iter().map(|(address, _)| *address).collect();
+    let admin = open_admin(&options)?;
+    let admin_places: Vec<SocketAddr> = admin.iter().filter_map(Listener::address).collect();
     let (drivers, driver_words) = open_drivers(&mut options, clock)?;
-    let pid_file = write_files(&options, &tcp, &udp);
+    let pid_file = write_files(&options, &tcp, &udp, &admin_places);
     let background = launcher.is_some();
     if let Some(launcher) = launcher {
         let keep_output = options.verbosity > 0;
@@ -170,7 +176,10 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
             .release(keep_output, options.core_dumps)
             .map_err(|error| refused("-d", error))?;
     } else {
-        eprintln!("{}", banner(&options, &driver_words, &places, &udp));
+        eprintln!(
+            "{}",
+            banner(&options, &driver_words, &places, &udp, &admin_places)
+        );
     }
     if options.verbosity > 1 {
         say(&layout(&cache.usage()));
@@ -189,7 +198,9 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
     let auth = users.as_ref().map(UsersFile::auth);
     let config = net_config(&options);
     let shared = Shared::new(Arc::clone(&cache), options, auth, tls);
-    start_helpers(&shared, clock, users).map_err(|error| refused("cannot start a thread", error))?;
+    start_helpers(&shared, clock, users)
+        .and_then(|()| start_admin(&shared, clock, admin))
+        .map_err(|error| refused("cannot start a thread", error))?;
     let sockets = scrubjay_net::Sockets { listeners, udp };
     let ran = match drivers {
         Drivers::Epoll(drivers) => run_workers(&config, drivers, sockets, &shared),
@@ -317,7 +328,7 @@ fn listen(options: &Options) -> Result<Vec<Place>, OptionError> {
 fn open_datagrams(options: &Options) -> Result<Vec<(SocketAddr, Vec<datagrams::Socket>)>, OptionError> {
     let mut all = Vec::new();
     let asked = options.udp_addresses().into_iter().map(|address| (address, ()));
-    for (address, (), is_needed) in look_up(asked)? {
+    for (address, (), is_needed) in look_up("-l", asked)? {
         let opened = datagrams::Socket::group(address, options.threads)
             .and_then(|sockets| Ok((sockets[0].address()?, sockets)));
         match opened {
@@ -333,6 +344,23 @@ fn open_datagrams(options: &Options) -> Result<Vec<(SocketAddr, Vec<datagrams::S
         }
     }
     Ok(all)
+}
+
+/// Opens the sockets where HTTP is answered, if that is asked for.
+fn open_admin(options: &Options) -> Result<Vec<Listener>, OptionError> {
+    let mut listeners = Vec::new();
+    let asked = options.admin_address().into_iter().map(|address| (address, ()));
+    for (address, (), is_needed) in look_up("-o admin", asked)? {
+        match Listener::tcp(address, options.listen_backlog) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) if is_needed => {
+                let what = format!("-o admin: cannot listen on {address} (choose another address or port)");
+                return Err(refused(&what, error));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(listeners)
 }
 
 /// How datagrams are answered.
@@ -366,10 +394,15 @@ fn advice_on_listening(error: std::io::ErrorKind) -> &'static str {
 }
 
 /// Writes pid file and port file. As in memcached the server goes on without them.
-fn write_files(options: &Options, tcp: &[SocketAddr], udp: &[SocketAddr]) -> Option<PidFile> {
+fn write_files(
+    options: &Options,
+    tcp: &[SocketAddr],
+    udp: &[SocketAddr],
+    admin: &[SocketAddr],
+) -> Option<PidFile> {
     // memcached writes no port file beside a Unix socket.
-    if options.unix_socket.is_none()
-        && let Err(error) = process::write_port_file(tcp, udp)
+    if (options.unix_socket.is_none() || !admin.is_empty())
+        && let Err(error) = process::write_port_file(&[("TCP", tcp), ("UDP", udp), ("ADMIN", admin)])
     {
         say(&format!(
             "MEMCACHED_PORT_FILENAME: cannot write this file: {error}"
@@ -462,6 +495,21 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
     })
 }
 
+/// Starts the thread that answers HTTP, if that is asked for. Whatever becomes of it, the cache is served on.
+fn start_admin(shared: &Arc<Shared>, clock: Clock, listeners: Vec<Listener>) -> std::io::Result<()> {
+    if listeners.is_empty() {
+        return Ok(());
+    }
+    let shared = Arc::clone(shared);
+    spawn("admin", move || {
+        if let Err(error) = scrubjay_admin::serve(&shared, clock, &listeners) {
+            say(&format!(
+                "-o admin: HTTP is answered no more, until the next start: {error}"
+            ));
+        }
+    })
+}
+
 /// SIGHUP: the files of users and of certificates are read anew.
 fn reload(users: Option<&Mutex<UsersFile>>, tls: Option<&Tls>, clock: Clock) {
     if users.is_none() && tls.is_none() {
@@ -490,7 +538,13 @@ fn say_reloaded(why: &str, outcome: &Result<(), scrubjay_tls::CannotLoad>) {
 }
 
 /// What the server says when it is up: one screen.
-fn banner(options: &Options, driver: &str, places: &[Place], udp: &[SocketAddr]) -> String {
+fn banner(
+    options: &Options,
+    driver: &str,
+    places: &[Place],
+    udp: &[SocketAddr],
+    admin: &[SocketAddr],
+) -> String {
     let tcp = places.iter().filter_map(|place| {
         let address = place.socket.address()?;
         Some(format!("{address} ({})", place.transport()))
@@ -504,10 +558,14 @@ fn banner(options: &Options, driver: &str, places: &[Place], udp: &[SocketAddr])
     if listening.is_empty() {
         listening = "nowhere".to_owned();
     }
+    let pages = admin
+        .iter()
+        .map(|address| format!("pages       http://{address}/\n"));
+    let admin: String = pages.collect();
     let pid = std::process::id();
     let mut text = format!(
         "scrubjay {VERSION}\n\
-         listens on  {listening}\n\
+         listens on  {listening}\n{admin}\
          memory      {} (-m), items up to {} (-I){}\n\
          work        {} threads (-t) by {}, up to {} connections (-c)\n\
          to stop     Ctrl-C or kill {pid}; kill -USR1 {pid} lets connections finish",
@@ -543,11 +601,12 @@ fn bytes_text(bytes: u64) -> String {
 
 /// The socket addresses behind `-l` and `-p`, looked up, how each is guarded, and whether the server cannot do without it.
 fn tcp_addresses(options: &Options) -> Result<Vec<(SocketAddr, Option<Certificate>, bool)>, OptionError> {
-    look_up(options.tcp_listeners())
+    look_up("-l", options.tcp_listeners())
 }
 
-/// Looks addresses up, each with what belongs to it, and whether the server cannot do without it.
+/// Looks addresses up that `option` gave, each with what belongs to it, and whether the server cannot do without it.
 fn look_up<'a, T: Copy>(
+    option: &str,
     asked: impl IntoIterator<Item = (options::Address<'a>, T)>,
 ) -> Result<Vec<(SocketAddr, T, bool)>, OptionError> {
     let mut all = Vec::new();
@@ -558,7 +617,8 @@ fn look_up<'a, T: Copy>(
             all.push((SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), with, false));
             continue;
         };
-        let what = format!("-l {host}: no such address; give one of this machine's, or 0.0.0.0 for all");
+        let what =
+            format!("{option} {host}: no such address; give one of this machine's, or 0.0.0.0 for all");
         let found = (host, port)
             .to_socket_addrs()
             .map_err(|error| refused(&what, error))?;

@@ -1,5 +1,6 @@
 //! The binary as its users see it: command lines, signals, files, exit statuses.
 
+mod admin;
 mod bench;
 mod hands;
 mod kit;

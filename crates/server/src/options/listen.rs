@@ -71,7 +71,7 @@ pub(super) fn text(list: &[Listen]) -> String {
     list.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
-fn parse(text: &str) -> Result<Listen, String> {
+pub(super) fn parse(text: &str) -> Result<Listen, String> {
     let guarded = GUARDS
         .iter()
         .find_map(|(prefix, guard)| Some((text.strip_prefix(prefix)?, *guard)));

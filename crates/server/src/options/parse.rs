@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::row::{Effect, Kind, Row, size_text};
-use super::{EXIT_USAGE, Options, Protocol, ROWS, cpus, tls, udp};
+use super::{EXIT_USAGE, Options, Protocol, ROWS, admin, cpus, tls, udp};
 
 /// What the options depend on besides the command line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -205,6 +205,7 @@ pub fn resolve(matches: &ArgMatches, environment: &Environment) -> Result<Option
     tls::settle(&mut options)?;
     udp::settle(&mut options)?;
     cpus::settle(&mut options)?;
+    admin::settle(&mut options);
     Ok(options)
 }
 

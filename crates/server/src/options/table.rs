@@ -6,7 +6,7 @@
 use scrubjay_io::driver::choice as driver;
 
 use super::row::{Kind, Row};
-use super::{EXIT_USAGE, Options, Protocol, cpus, listen, tls, udp};
+use super::{EXIT_USAGE, Options, Protocol, admin, cpus, listen, tls, udp};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -173,6 +173,9 @@ pub const ROWS: &[Row] = &[
     Row::text("worker_cpus", "list", cpus::set, "CPUs that the workers stay on, the first on the first of the list and so on, such as 0:2-5; as many as workers (-t) at least")
         .extended().exit(EXIT_USAGE)
         .shows("worker_cpus", |o| if o.cpus.is_empty() { "any".to_owned() } else { cpus::text(&o.cpus) }),
+    Row::text("admin", "[addr:]port", admin::set, "Answer HTTP there: a page for people at /, /metrics for Prometheus, /stats.json, /healthz, /readyz, /why?key=. A port alone is of 127.0.0.1; 0 takes any free one. There is no login")
+        .extended().exit(EXIT_USAGE)
+        .shows("admin", |o| o.admin.as_ref().map_or_else(|| "NULL".to_owned(), |place| listen::text(std::slice::from_ref(place)))),
     Row::number("hashpower", 12, 32, |_, _| {}, "Power of two that the hash table starts with")
         .extended().default("0").stat("hashpower_init")
         .no_effect("the index grows in small steps with the items"),

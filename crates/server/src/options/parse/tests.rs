@@ -31,7 +31,7 @@ fn the_table_makes_a_valid_command() {
         assert!(!row.help.ends_with('.'), "{}", row.name);
         assert_eq!(
             row.extended,
-            row.name.contains('_') || ["hashpower", "modern"].contains(&row.name),
+            row.name.contains('_') || ["admin", "hashpower", "modern"].contains(&row.name),
             "{}",
             row.name
         );
