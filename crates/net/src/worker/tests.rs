@@ -13,6 +13,7 @@ use crate::counters::{Control, Counters};
 use crate::output::Output;
 use crate::service::{Handled, Next, Peer as Address, Service};
 
+mod groups;
 mod shares;
 
 /// Lines that the service answers in one call.
@@ -30,6 +31,8 @@ struct Echo {
     /// How often the lines `repeat` and `copied` are sent back.
     repeats: usize,
     slept: usize,
+    /// Lengths of what connections had sent, group by group.
+    foreseen: Vec<Vec<usize>>,
 }
 
 impl Service for Echo {
@@ -49,6 +52,10 @@ impl Service for Echo {
 
     fn go_idle(&mut self) {
         self.slept += 1;
+    }
+
+    fn look_ahead(&mut self, inputs: &mut dyn Iterator<Item = &[u8]>) {
+        self.foreseen.push(inputs.map(<[u8]>::len).collect());
     }
 
     fn handle(&mut self, lines: &mut usize, input: &[u8], output: &mut Output<Vec<u8>>) -> Handled {
