@@ -33,6 +33,8 @@ pub(crate) struct Connection<D: Driver, S: Service> {
     again: bool,
     /// There will be.
     later: bool,
+    /// Until then nothing is read.
+    soon: bool,
     /// Who is at the other end.
     pub(crate) peer: PeerAddress,
     interest: Interest,
@@ -83,6 +85,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
             closing: false,
             again: false,
             later: false,
+            soon: false,
             peer,
             interest: Interest::Read,
             caught_up: false,
@@ -144,7 +147,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         }
         // While it waits for an answer it is read from, lest its input wake the worker time and again; but not on and on.
         let is_full = self.later && self.leftover.len() > LEFTOVER_MAX;
-        let read = if readable && !self.again && !is_full {
+        let read = if readable && !self.again && !self.soon && !is_full {
             self.read(lent)
         } else {
             Read::Nothing
@@ -205,7 +208,8 @@ impl<D: Driver, S: Service> Connection<D, S> {
 
     fn after(&mut self, lent: &mut Lent<'_, D, S>, next: Next) -> After {
         self.again = next == Next::Again;
-        self.later = next == Next::Later;
+        self.soon = next == Next::Soon;
+        self.later = self.soon || next == Next::Later;
         let waits = !self.again && !self.later;
         self.closing = next == Next::Close || (waits && self.leftover.len() > LEFTOVER_MAX);
         match self.send(lent) {

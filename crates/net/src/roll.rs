@@ -2,7 +2,7 @@
 //!
 //! Nobody waits. The one who asks raises a number and wakes the workers; each finds the number changed at its next turn and
 //! adds its rows, a few a turn; the last one wakes all, and the one who asked, who was told to come back
-//! [`Later`](crate::Next::Later), finds the roll complete. Who asks meanwhile shares the same roll.
+//! [`Soon`](crate::Next::Soon), finds the roll complete. Who asks meanwhile shares the same roll.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
