@@ -62,6 +62,7 @@ where
         .map(|_| Epoll::new(clock))
         .collect::<Result<_, _>>()?;
     drivers.iter().for_each(|driver| control.add(driver.waker()));
+    counters.roll_call.expect(config.workers);
     let mailboxes = drivers
         .iter()
         .map(|driver| Mailbox {
