@@ -151,7 +151,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
     }
 
     fn has_work(&self) -> bool {
-        matches!(self.next, Next::Again | Next::Later)
+        matches!(self.next, Next::Again | Next::Soon | Next::Later)
     }
 
     fn leftover_len(&self) -> usize {
@@ -204,7 +204,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         }
         // While it waits for an answer it is read from, lest its input wake the worker time and again; but not on and on.
         let is_full = self.next == Next::Later && self.leftover_len() > LEFTOVER_MAX;
-        let read = match readable && self.next != Next::Again && !is_full {
+        let read = match readable && !matches!(self.next, Next::Again | Next::Soon) && !is_full {
             true => self.read(lent, buffer),
             false => Read::Nothing,
         };
@@ -327,7 +327,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         }
         match interest {
             Interest::Read if self.next == Next::Again => After::Again,
-            Interest::Read if self.next == Next::Later => After::Later,
+            Interest::Read if matches!(self.next, Next::Soon | Next::Later) => After::Later,
             _ => After::Wait,
         }
     }

@@ -190,12 +190,12 @@ fn handle_all<S: Service>(
                 output.bytes().extend_from_slice(words.incomplete);
                 break;
             }
-            // Lists of connections; logins as well, but where there are any, there are no datagrams.
-            Next::Later => {
-                output.bytes().extend_from_slice(words.later);
+            Next::Soon => {
+                output.bytes().extend_from_slice(words.soon);
                 break;
             }
-            Next::Wait | Next::Close => break,
+            // A login is worked out later; where there are any, there are no datagrams.
+            Next::Wait | Next::Later | Next::Close => break,
         }
     }
     service.close(session);

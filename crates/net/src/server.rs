@@ -56,6 +56,7 @@ where
     D: Driver<Listener: Sync, Socket: Send, Datagrams: Send> + Send,
 {
     let workers = drivers.len();
+    counters.roll_call.expect(workers);
     let shared = shared(&config.limits, &drivers, counters, control);
     let (shared, make_service) = (&shared, &make_service);
     let Sockets { listeners, udp } = sockets;

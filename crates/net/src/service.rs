@@ -66,6 +66,9 @@ pub enum Next {
     /// The answer is worked out elsewhere: call again with the unconsumed input when the workers are woken by
     /// [`Control::wake_all`](crate::Control::wake_all).
     Later,
+    /// As `Later`, but it takes the other workers a few turns only. Nothing is read meanwhile, so that a peer that has ended
+    /// its input still gets its answer.
+    Soon,
     /// Send what is in the output, then close.
     Close,
 }

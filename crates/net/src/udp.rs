@@ -187,8 +187,8 @@ pub struct Words {
     pub split: &'static [u8],
     /// The datagram ends in the middle of a request.
     pub incomplete: &'static [u8],
-    /// The answer would be worked out later, for which a datagram does not wait.
-    pub later: &'static [u8],
+    /// The answer would come soon, for which a datagram does not wait.
+    pub soon: &'static [u8],
     /// The reply is longer than [`REPLY_LEN_MAX`].
     pub too_large: &'static [u8],
     /// The reply is longer than the peer may be sent.

@@ -106,7 +106,6 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         listeners: &'a [D::Listener],
         datagrams: Option<Datagrams<D::Datagrams>>,
     ) -> Worker<'a, D, S> {
-        shared.counters.roll_call.enter();
         Worker {
             index,
             driver,

@@ -75,7 +75,7 @@ impl Setup {
             words: Words {
                 split: b"split",
                 incomplete: b"incomplete",
-                later: b"later",
+                soon: b"soon",
                 too_large: b"too large",
                 not_allowed: "not allowed, and that is a long story".to_owned(),
                 not_allowed_short: b"not allowed",

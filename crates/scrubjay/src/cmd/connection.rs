@@ -13,6 +13,9 @@ use scrubjay_tls::{Client, ClientSettings, Trust};
 /// Longest wait for a byte from a server, or until it takes one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What a server with users answers to everything but a login.
+const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
+
 /// Longest file of a login.
 const LOGIN_LEN_MAX: usize = 64 << 10;
 
@@ -174,7 +177,11 @@ impl Connection {
     pub(crate) fn ask(&mut self, command: &str) -> Result<String, String> {
         self.put(&[command.as_bytes(), b"\r\n"]);
         self.send()?;
-        Ok(String::from_utf8_lossy(self.read_line()?).into_owned())
+        let reply = String::from_utf8_lossy(self.read_line()?).into_owned();
+        if reply == UNAUTHENTICATED {
+            return Err("the server answers users only: name a file with a login, --login FILE".to_owned());
+        }
+        Ok(reply)
     }
 
     /// The statistics of `group`; the general ones if it is empty. A server that does not know the group has none.

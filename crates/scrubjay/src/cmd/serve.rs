@@ -374,7 +374,7 @@ fn udp_config(options: &Options) -> UdpConfig {
         words: Words {
             split: SPLIT_REQUEST,
             incomplete: INCOMPLETE_REQUEST,
-            later: CONNECTION_NEEDED,
+            soon: CONNECTION_NEEDED,
             too_large: REPLY_TOO_LARGE,
             not_allowed: format!(
                 "SERVER_ERROR reply larger than {factor} times the request; allow this network with --udp-allow\r\n"

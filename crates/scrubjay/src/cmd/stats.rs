@@ -21,7 +21,6 @@ pub fn command() -> Command {
         .arg(
             Arg::new("group")
                 .value_name("GROUP")
-                .num_args(0..=2)
                 .help("settings, items, slabs, sizes, conns, mrc, ...; without it the general ones"),
         )
         .args(server_args())
@@ -35,9 +34,8 @@ pub fn command() -> Command {
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> ExitCode {
-    let words = matches.get_many::<String>("group").into_iter().flatten();
-    let group = words.map(String::as_str).collect::<Vec<_>>().join(" ");
-    match ask(matches, &group) {
+    let group = matches.get_one::<String>("group").map_or("", String::as_str);
+    match ask(matches, group) {
         Ok(stats) if stats.is_empty() => {
             eprintln!("scrubjay stats: the server has no statistics {group:?}");
             ExitCode::from(NONE)
@@ -52,7 +50,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 fn ask(matches: &ArgMatches, group: &str) -> Result<Stats, String> {
-    if group.bytes().any(|byte| byte < b' ') {
+    if group.bytes().any(|byte| byte <= b' ') {
         return Err(format!("{group:?} is no group: a group is a word"));
     }
     // These answer without `END`, or change what they are to show.

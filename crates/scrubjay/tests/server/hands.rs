@@ -116,8 +116,12 @@ fn a_login_opens_a_server_with_users() {
     std::fs::write(&wrong, "bob:secret\n").expect("writable");
     let server = Server::start(&format!("-Y {}", users.display()));
     let code = |line: &str| hand(&server, line, &[], b"").0;
+    for line in ["get k", "set k v", "stats", "why k", "mrc"] {
+        let (code, _, said) = hand(&server, line, &[], b"");
+        assert_eq!(code, Some(2), "{line}: {said}");
+        assert!(said.contains("--login FILE"), "{line}: {said}");
+    }
     let as_user = |path: &std::path::Path, line: &str| code(&format!("{line} --login {}", path.display()));
-    assert_eq!(code("get k"), Some(2));
     assert_eq!(as_user(&wrong, "get k"), Some(2));
     assert_eq!(as_user(&dir.path("none"), "get k"), Some(2));
     assert_eq!(as_user(&login, "set k v"), Some(0));

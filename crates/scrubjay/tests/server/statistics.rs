@@ -425,3 +425,16 @@ fn many_connections_are_listed_to_the_last() {
     }
     assert_eq!(lines, 402 * 4 + 3);
 }
+
+#[test]
+fn who_ends_its_input_behind_the_question_is_answered() {
+    let server = Server::start("-t 3");
+    for _ in 0..200 {
+        let mut stream = server.connect();
+        stream.write_all(b"stats conns\r\nmn\r\n").expect("connected");
+        stream.shutdown(std::net::Shutdown::Write).expect("connected");
+        let mut said = String::new();
+        stream.read_to_string(&mut said).expect("an end");
+        assert!(said.ends_with("END\r\nMN\r\n"), "{said}");
+    }
+}

@@ -40,7 +40,7 @@ enum Progress {
     /// More input is needed; nothing was consumed.
     Wait,
     /// Nothing can be done before the workers are woken.
-    Later,
+    Soon,
     /// The last reply is in the output.
     Close,
 }
@@ -66,7 +66,7 @@ pub(crate) fn handle(
                 match context
                     .list_connections(listing, &mut |name, value| encode_stat(echo, name, value, out))
                 {
-                    Listed::NotYet => Progress::Later,
+                    Listed::NotYet => Progress::Soon,
                     Listed::Part => Progress::Consumed(0),
                     Listed::All => {
                         encode_stat(echo, "", "", out);
@@ -90,7 +90,7 @@ pub(crate) fn handle(
             // Whoever sent a part may wait for its acknowledgement before it sends the rest.
             Progress::Wait if consumed < input.len() || !matches!(state.step, Step::Request) => Next::Partial,
             Progress::Wait => Next::Wait,
-            Progress::Later => Next::Later,
+            Progress::Soon => Next::Soon,
             Progress::Close => Next::Close,
         };
         return Handled { consumed, next };
@@ -293,7 +293,8 @@ fn stat(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
         }
         b"detail on" | b"detail off" => detail::switch(context.shared, &request.key[b"detail ".len()..]),
         b"detail dump" => {
-            encode_stat(request.echo, "detail", &detail::dump(context.shared), out);
+            let dump = detail::dump(context.shared) + "END\r\n";
+            encode_stat(request.echo, "detailed", &dump, out);
             true
         }
         group => context.stats(group, &mut |name, value| {

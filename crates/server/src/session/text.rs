@@ -108,7 +108,7 @@ enum Progress {
     /// Others' turn; so many bytes are done with.
     Yield(usize),
     /// Nothing can be done before the workers are woken.
-    Later,
+    Soon,
     /// Close when the output is sent.
     Close,
 }
@@ -163,7 +163,7 @@ pub(super) fn handle(
                 consumed += len;
                 Next::Again
             }
-            Progress::Later => Next::Later,
+            Progress::Soon => Next::Soon,
             Progress::Close => Next::Close,
         };
         return Handled { consumed, next };
@@ -758,7 +758,7 @@ fn list_connections(step: &mut Step, context: &Context<'_>, out: &mut Vec<u8>) -
         return Progress::Wait(0);
     };
     match context.list_connections(listing, &mut |name, value| reply::stat(out, name, value)) {
-        Listed::NotYet => Progress::Later,
+        Listed::NotYet => Progress::Soon,
         Listed::Part => Progress::Yield(0),
         Listed::All => {
             reply::line(out, "END");

@@ -53,6 +53,8 @@ pub(crate) struct Detail(Mutex<BTreeMap<Vec<u8>, Counts>>);
 
 impl Detail {
     /// Counts a request. A key without the delimiter has no prefix and is not counted.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn note(&self, options: &Options, key: &[u8], request: Request) {
         let delimiter = options.stat_delimiter as u8;
         let Some(len) = key.iter().position(|&byte| byte == delimiter) else {
