@@ -669,7 +669,8 @@ impl Cache {
         let dead = self.heap.aligned(len) as u32;
         let header = self.heap.header(self.heap.segment_of(location));
         header.note_expiring(deadline, -(dead as i32));
-        header.dead.fetch_add(dead, Ordering::Relaxed);
+        // Release pairs with `SegmentHeader::live`: who finds nothing alive finds the index without it, too.
+        header.dead.fetch_add(dead, Ordering::Release);
     }
 
     /// What lies at `location` dies at another time than it was put there for.

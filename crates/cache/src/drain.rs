@@ -70,7 +70,10 @@ impl Cache {
             kept: 0,
             dead: 0,
         };
-        drain.walk(segment);
+        // What is dead was taken out of the index before it was counted so: where all is, there is nothing to look up.
+        if live_before > 0 {
+            drain.walk(segment);
+        }
         let kept = u64::from(drain.kept);
         header.dead.fetch_add(drain.dead, Ordering::Relaxed);
         if matches!(mercy, Mercy::Read(_)) {

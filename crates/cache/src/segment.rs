@@ -123,7 +123,8 @@ impl SegmentHeader {
 
     /// Bytes of live items, the expired that still have a slot among them.
     pub(crate) fn live(&self) -> u32 {
-        self.used().saturating_sub(self.dead.load(Ordering::Relaxed))
+        // Acquire pairs with `Cache::count_dead`.
+        self.used().saturating_sub(self.dead.load(Ordering::Acquire))
     }
 
     pub(crate) fn max_deadline(&self) -> u32 {
