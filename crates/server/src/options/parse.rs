@@ -435,4 +435,4 @@ fn settle_users(options: &mut Options) -> Result<(), OptionError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::options) mod tests;

@@ -150,16 +150,11 @@ pub(super) fn settle(options: &mut Options) -> Result<(), OptionError> {
 mod tests {
     use scrubjay_tls::Certificate::{Asked, NotAsked, Required};
 
-    use crate::options::{EXIT_USAGE, Environment, OptionError, Options, add_to, resolve, settings};
+    use crate::options::parse::tests::{AS_USER, parse_in};
+    use crate::options::{EXIT_USAGE, OptionError, Options, settings};
 
     fn parse(line: &str) -> Result<Options, OptionError> {
-        let environment = Environment {
-            memory_limit: None,
-            is_root: false,
-        };
-        let words = ["serve"].into_iter().chain(line.split_whitespace());
-        let matches = add_to(clap::Command::new("serve")).try_get_matches_from(words);
-        resolve(&matches.expect("options that exist"), &environment)
+        parse_in(line, &AS_USER)
     }
 
     const FILES: &str = "-Z -o ssl_chain_cert=c,ssl_key=k";

@@ -42,16 +42,11 @@ pub(super) fn settle(options: &mut Options) -> Result<(), OptionError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::options::{EXIT_USAGE, Environment, OptionError, Options, add_to, resolve, settings};
+    use crate::options::parse::tests::{AS_USER, parse_in};
+    use crate::options::{EXIT_USAGE, OptionError, Options, settings};
 
     fn parse(line: &str) -> Result<Options, OptionError> {
-        let environment = Environment {
-            memory_limit: None,
-            is_root: false,
-        };
-        let words = ["serve"].into_iter().chain(line.split_whitespace());
-        let matches = add_to(clap::Command::new("serve")).try_get_matches_from(words);
-        resolve(&matches.expect("options that exist"), &environment)
+        parse_in(line, &AS_USER)
     }
 
     #[test]

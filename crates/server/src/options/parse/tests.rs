@@ -2,12 +2,12 @@ use super::{Environment, OptionError, add_to, explain, resolve};
 use crate::options::{EXIT_NO_USER, EXIT_USAGE, Options, Protocol, ROWS, settings};
 use clap::Command;
 
-const AS_USER: Environment = Environment {
+pub(in crate::options) const AS_USER: Environment = Environment {
     memory_limit: None,
     is_root: false,
 };
 
-fn parse_in(line: &str, environment: &Environment) -> Result<Options, OptionError> {
+pub(in crate::options) fn parse_in(line: &str, environment: &Environment) -> Result<Options, OptionError> {
     let words = std::iter::once("scrubjay").chain(line.split_whitespace());
     let matches = add_to(Command::new("scrubjay"))
         .try_get_matches_from(words)
