@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admin", &["server", "net", "cache", "io", "base"]),
     ("workload", &[]),
     ("load", &["workload", "tls", "io", "base"]),
+    ("client", &["io", "base"]),
     (
         "scrubjay",
         &[

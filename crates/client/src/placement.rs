@@ -1,0 +1,1 @@
+//! Which server has a key.

@@ -1,0 +1,1 @@
+//! Requests to bytes and bytes to replies, without sockets.

@@ -1,0 +1,1 @@
+//! How values are written as bytes and flags.
