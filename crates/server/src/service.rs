@@ -9,6 +9,7 @@ use scrubjay_net::{Control, Counters, Handled, Output, Peer, Service};
 use scrubjay_tls::Tls;
 
 use crate::auth::{Auth, Rights};
+use crate::live::LiveOptions;
 use crate::options::Options;
 use crate::session::{Context, Session};
 use crate::stats::detail::Switch;
@@ -21,6 +22,8 @@ pub struct Shared {
     pub cache: Arc<Cache>,
     /// How the server was started.
     pub options: Options,
+    /// What of the options may change meanwhile.
+    pub live: LiveOptions,
     /// Who may connect; `None`: everybody.
     pub auth: Option<Arc<Auth>>,
     /// Counts of connections and bytes; the event loop writes them.
@@ -49,11 +52,13 @@ impl Shared {
     ) -> Arc<Shared> {
         let verbosity = AtomicU8::new(options.verbosity);
         let detail = Switch::new(&options);
+        let live = LiveOptions::new(&options);
         let (net, control) = (Arc::default(), Arc::default());
         let (counters, baseline) = (Mutex::default(), Mutex::default());
         Arc::new(Shared {
             cache,
             options,
+            live,
             auth,
             net,
             control,
