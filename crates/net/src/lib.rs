@@ -22,5 +22,5 @@ pub use memory::Memory;
 pub use output::Output;
 pub use roll::{Roll, RollCall, Row, State};
 pub use server::{Config, Sockets, Udp, run, run_here};
-pub use service::{Handled, Next, Peer, Service};
+pub use service::{Handled, Name, Next, Peer, Service};
 pub use worker::Limits;

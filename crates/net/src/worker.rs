@@ -268,9 +268,18 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         let held = connection.held(&self.driver);
         self.shared.counters.memory.note(held, 0);
         self.shared.addresses.leave(connection.entry);
+        self.tell_of(&connection.socket, false);
         self.service.close(connection.session);
         self.driver.close(connection.socket);
         self.note_closed();
+    }
+
+    /// Tells the service of a connection that comes or goes, if it wants to hear of it.
+    fn tell_of(&mut self, socket: &D::Socket, has_come: bool) {
+        if self.service.hears_of_connections() {
+            let name = self.driver.name(socket);
+            self.service.hear_of_connection(&name, has_come);
+        }
     }
 
     /// Closes idle connections, and accepts again if that was stopped and there is room.

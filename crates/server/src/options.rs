@@ -22,7 +22,7 @@ pub use origin::{Origin, changed};
 pub use parse::{Environment, OptionError, add_to, explain, parse_size, resolve, resolve_with};
 pub use row::{Effect, Kind, Row, size_text};
 pub use table::ROWS;
-pub use template::{default_file, in_force};
+pub use template::{default_file, in_force, line};
 pub use tls::TlsOptions;
 
 use scrubjay_io::driver::choice as driver;

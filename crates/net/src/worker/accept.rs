@@ -186,6 +186,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
         // The count of connections tells a late report for an earlier owner of the place from one for this.
         let generation = self.shared.counters.total_connections.load(Ordering::Relaxed) & 0x7fff_ffff;
         let token = (generation << 32) | index as u64;
+        self.tell_of(&socket, true);
         let session = self.service.open(peer);
         let added = self.driver.add(&socket, token);
         let connection = Connection::new(socket, entry, session, token, now);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::row::{Effect, Row};
+use super::row::{Effect, Kind, Row};
 use super::{Options, ROWS};
 
 /// Where the value of an option came from.
@@ -61,6 +61,16 @@ impl Options {
         }
     }
 
+    /// A file was read again: where values came from is where they stand in it now. Values that commands have changed have not.
+    pub fn renew_origins(&mut self, old: &Options, new: &Options) {
+        let same = |row: &&Row| value(row, old) == value(row, new);
+        for row in ROWS.iter().filter(same) {
+            if self.origin(row.name) == old.origin(row.name) {
+                self.note_origin(row.name, new.origin(row.name).clone());
+            }
+        }
+    }
+
     /// Takes over from `new`, read while the server runs, what `row` sets.
     ///
     /// # Panics
@@ -75,15 +85,21 @@ impl Options {
     }
 }
 
-/// The options that are not the same in `new` as in `old`, without those that have no effect.
-pub fn changed(old: &Options, new: &Options) -> Vec<&'static Row> {
-    let value = |row: &Row, options: &Options| match row.show {
+/// The value of an option, for people.
+fn value(row: &Row, options: &Options) -> String {
+    match row.show {
         Some(show) => show(options),
         None => options.texts(row).join(","),
-    };
+    }
+}
+
+/// The options that are not the same in `new` as in `old`, without those that have no effect.
+pub fn changed(old: &Options, new: &Options) -> Vec<&'static Row> {
     let has_effect = |row: &&Row| row.live.is_some() || !matches!(row.effect, Effect::None(_));
+    // One may be written otherwise and be the same, and one may follow from another without having been touched.
+    let was_touched = |row: &Row| matches!(row.kind, Kind::Count(_)) || old.texts(row) != new.texts(row);
     ROWS.iter()
         .filter(has_effect)
-        .filter(|row| value(row, old) != value(row, new))
+        .filter(|row| value(row, old) != value(row, new) && was_touched(row))
         .collect()
 }

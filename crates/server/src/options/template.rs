@@ -89,21 +89,29 @@ pub fn in_force(options: &Options) -> String {
         if *origin == Origin::Default && is_idle(row) {
             continue;
         }
-        let given = options.texts(row);
-        let value = match (row.kind, &given[..], default_of(row)) {
-            (Kind::Count(_), ..) => options.verbosity.to_string(),
-            (Kind::Flag(_), [], "") => "false".to_owned(),
-            (_, [], "") => {
-                let _ = writeln!(text, "# {} is not set", row.long());
-                continue;
-            }
-            (_, [], default) => toml_value(row, &[default]),
-            (_, given, _) => toml_value(row, given),
+        let line = line(row, options);
+        let _ = match origin {
+            Origin::Default if line.ends_with(NOT_SET) => writeln!(text, "# {line}"),
+            Origin::Default => writeln!(text, "# {line}  # default"),
+            _ => writeln!(text, "{line}  # {}", origin.text(row)),
         };
-        let mark = if *origin == Origin::Default { "# " } else { "" };
-        let _ = writeln!(text, "{mark}{} = {value}  # {}", row.long(), origin.text(row));
     }
     text
+}
+
+const NOT_SET: &str = "is not set";
+
+/// An option as a line of a file.
+pub fn line(row: &Row, options: &Options) -> String {
+    let name = row.long();
+    let value = match (row.kind, &options.texts(row)[..], default_of(row)) {
+        (Kind::Count(_), ..) => options.verbosity.to_string(),
+        (Kind::Flag(_), [], "") => "false".to_owned(),
+        (_, [], "") => return format!("{name} {NOT_SET}"),
+        (_, [], default) => toml_value(row, &[default]),
+        (_, given, _) => toml_value(row, given),
+    };
+    format!("{name} = {value}")
 }
 
 /// The texts of a row's values as TOML writes them.
