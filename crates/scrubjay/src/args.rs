@@ -17,7 +17,7 @@ const ABOUT: &str =
 const AFTER_HELP: &str = "\
 Without -l only this machine is served; -l 0.0.0.0 serves the network.
 Signals: SIGTERM and SIGINT stop, SIGUSR1 stops when connections are done, SIGHUP reads files again:
-configuration (--config), users, certificates.
+configuration (--config), users, certificates. In that file each option has its long name; what is marked [live] changes then.
 Exit status: 0 stopped, 1 or 64 wrong options, 67 unknown user, 71 refused by the operating system.";
 
 /// The whole command line.

@@ -421,7 +421,15 @@ fn start_helpers(
             }
         }
     })?;
-    let shared = Arc::clone(shared);
+    start_maintenance(Arc::clone(shared), clock, users)
+}
+
+/// Starts the thread that looks after the cache, the files and the log.
+fn start_maintenance(
+    shared: Arc<Shared>,
+    clock: Clock,
+    users: Option<Arc<Mutex<UsersFile>>>,
+) -> std::io::Result<()> {
     spawn("maintenance", move || {
         let Shared {
             cache,

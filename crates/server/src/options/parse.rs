@@ -73,6 +73,9 @@ fn argument(row: &'static Row) -> Arg {
     if let Kind::Choice { words, .. } = row.kind {
         add(words.join(", "));
     }
+    if row.live.is_some() {
+        add("live".to_owned());
+    }
     match row.effect {
         Effect::None(why) => add(format!("no effect: {why}")),
         Effect::Refused(why) => add(format!("refused: {why}")),
