@@ -5,7 +5,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Documents with generated parts.
-const DOCUMENTS: &[&str] = &["COMPAT.md", "README.md", "docs/bench.md", "docs/options.md"];
+const DOCUMENTS: &[&str] = &[
+    "COMPAT.md",
+    "README.md",
+    "docs/bench.md",
+    "docs/configuration.md",
+    "docs/options.md",
+];
+
+/// Files that are generated as a whole, each with what prints it.
+const WHOLE: &[(&str, &str)] = &[("docs/scrubjay.toml", "config")];
 
 const START: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
@@ -33,6 +42,15 @@ fn each(root: &Path, act: impl Fn(&Path, &str, &str) -> Option<String>) -> Vec<S
         };
         let outcome = renew(&old, &print).map(|new| act(&path, &old, &new));
         match outcome {
+            Ok(None) => {}
+            Ok(Some(why)) | Err(why) => complaints.push(format!("{name}: {why}")),
+        }
+    }
+    for (name, words) in WHOLE {
+        let path = root.join(name);
+        // A file that is not there is one to be written.
+        let old = std::fs::read_to_string(&path).unwrap_or_default();
+        match print(words).map(|new| act(&path, &old, &new)) {
             Ok(None) => {}
             Ok(Some(why)) | Err(why) => complaints.push(format!("{name}: {why}")),
         }

@@ -54,3 +54,12 @@ impl Drop for Hidden {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
     }
 }
+
+/// Whether standard error is a stream of systemd's journal. Source: JOURNAL_STREAM of systemd.exec(5), device and inode.
+pub fn stderr_is_journal() -> bool {
+    let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    let Ok(stat) = rustix::fs::fstat(io::stderr()) else {
+        return false;
+    };
+    stream == format!("{}:{}", stat.st_dev, stat.st_ino)
+}

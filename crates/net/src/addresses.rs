@@ -9,10 +9,8 @@ use std::sync::Mutex;
 use scrubjay_io::driver::PeerAddress;
 
 /// The counts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    /// Most connections of one address; 0: any number, and nothing is counted.
-    most: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -21,19 +19,15 @@ pub(crate) struct Addresses {
 pub(crate) struct Entry(Option<Box<IpAddr>>);
 
 impl Addresses {
-    pub(crate) fn new(most: usize) -> Addresses {
-        let open = Mutex::default();
-        Addresses { most, open }
-    }
-
-    /// Counts a connection that comes; `None` if its address has as many as it may.
-    pub(crate) fn enter(&self, peer: PeerAddress) -> Option<Entry> {
-        let Some(address) = self.counted(peer) else {
+    /// Counts a connection that comes; `None` if its address has as many as it may. With 0 it may have any number, and nothing is
+    /// counted, then or later.
+    pub(crate) fn enter(&self, peer: PeerAddress, most: usize) -> Option<Entry> {
+        let Some(address) = counted(peer).filter(|_| most > 0) else {
             return Some(Entry(None));
         };
         let mut open = self.open.lock().expect("nothing panics under this lock");
         let count = open.entry(address).or_default();
-        if *count >= self.most {
+        if *count >= most {
             return None;
         }
         *count += 1;
@@ -53,21 +47,18 @@ impl Addresses {
             }
         }
     }
+}
 
-    /// By what a peer is counted: an IPv4 address, or the 64 bits of an IPv6 address that name a network, of which one
-    /// machine has all the rest. Peers on Unix sockets have none.
-    fn counted(&self, peer: PeerAddress) -> Option<IpAddr> {
-        let PeerAddress::Tcp(address) = peer else {
-            return None;
-        };
-        if self.most == 0 {
-            return None;
-        }
-        Some(match address.ip().to_canonical() {
-            IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-            address @ IpAddr::V4(_) => address,
-        })
-    }
+/// By what a peer is counted: an IPv4 address, or the 64 bits of an IPv6 address that name a network, of which one machine
+/// has all the rest. Peers on Unix sockets have none.
+fn counted(peer: PeerAddress) -> Option<IpAddr> {
+    let PeerAddress::Tcp(address) = peer else {
+        return None;
+    };
+    Some(match address.ip().to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        address @ IpAddr::V4(_) => address,
+    })
 }
 
 #[cfg(test)]
@@ -84,9 +75,9 @@ mod tests {
 
     #[test]
     fn an_address_has_so_many_connections_and_no_more() {
-        let addresses = Addresses::new(2);
+        let addresses = Addresses::default();
         let check = |text: &str, fits: bool| {
-            let entry = addresses.enter(peer(text));
+            let entry = addresses.enter(peer(text), 2);
             assert_eq!(entry.is_some(), fits, "{text}");
             entry
         };
@@ -100,19 +91,19 @@ mod tests {
         check("2001:db8:0:1::3", true);
         first.into_iter().for_each(|entry| addresses.leave(entry));
         check("192.0.2.1", true);
-        assert!((0..9).all(|_| addresses.enter(PeerAddress::Unix).is_some()));
+        assert!((0..9).all(|_| addresses.enter(PeerAddress::Unix, 2).is_some()));
     }
 
     #[test]
     fn addresses_without_connections_are_forgotten() {
-        let addresses = Addresses::new(1);
+        let addresses = Addresses::default();
         for host in 0..100 {
-            let entry = addresses.enter(peer(&format!("192.0.2.{host}")));
+            let entry = addresses.enter(peer(&format!("192.0.2.{host}")), 1);
             addresses.leave(entry.expect("it has none yet"));
         }
         assert!(addresses.open.lock().expect("unpoisoned").is_empty());
-        let unlimited = Addresses::new(0);
-        assert!((0..2).all(|_| unlimited.enter(peer("192.0.2.1")).is_some()));
+        let unlimited = Addresses::default();
+        assert!((0..2).all(|_| unlimited.enter(peer("192.0.2.1"), 0).is_some()));
         assert!(unlimited.open.lock().expect("unpoisoned").is_empty());
     }
 }

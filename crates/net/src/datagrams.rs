@@ -4,10 +4,12 @@
 //! received and not answered within a turn's share waits in the inbox, and nothing more is received until it is answered.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use scrubjay_io::driver::datagrams::{Inbox, Outbox};
 use scrubjay_io::driver::{Driver, PeerAddress};
 
+use crate::live::{Live, Seen};
 use crate::output::Output;
 use crate::service::{Next, Service};
 use crate::udp::{Header, Policy, REPLY_LEN_MAX, Words, cut, sent_len};
@@ -50,7 +52,8 @@ pub(crate) struct Place<T> {
 /// A worker's sockets of datagrams.
 pub(crate) struct Datagrams<T> {
     pub(crate) places: Vec<Place<T>>,
-    config: UdpConfig,
+    shared_config: Arc<Live<UdpConfig>>,
+    config: Seen<UdpConfig>,
     inbox: Inbox,
     outbox: Outbox,
     /// The place whose datagrams are in the inbox, and the first that is not handled yet.
@@ -59,10 +62,11 @@ pub(crate) struct Datagrams<T> {
 }
 
 impl<T> Datagrams<T> {
-    pub(crate) fn new(places: Vec<Place<T>>, config: &UdpConfig) -> Datagrams<T> {
+    pub(crate) fn new(places: Vec<Place<T>>, config: &Arc<Live<UdpConfig>>) -> Datagrams<T> {
         Datagrams {
             places,
-            config: config.clone(),
+            shared_config: Arc::clone(config),
+            config: config.see(),
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             at: (0, 0),
@@ -93,6 +97,7 @@ impl<T> Datagrams<T> {
         service: &mut S,
         output: &mut Output<S::Shared>,
     ) {
+        self.config.renew(&self.shared_config);
         let (place, first) = self.at;
         let Datagrams {
             places,

@@ -8,6 +8,7 @@ use scrubjay_io::driver::Driver;
 use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
 use crate::datagrams::{Datagrams, Place, UdpConfig};
+use crate::live::Live;
 use crate::service::Service;
 use crate::worker::accept::Mailbox;
 use crate::worker::{Limits, Shared, Worker};
@@ -17,8 +18,8 @@ use crate::worker::{Limits, Shared, Worker};
 pub struct Config {
     /// The core of each worker, if they are to stay where they are; as many as workers at least, or none.
     pub cores: Vec<usize>,
-    /// Limits of connections.
-    pub limits: Limits,
+    /// Limits of connections; they may change meanwhile.
+    pub limits: Arc<Live<Limits>>,
 }
 
 /// What is served.
@@ -33,8 +34,8 @@ pub struct Sockets<L, T> {
 /// Where datagrams come from.
 #[derive(Debug)]
 pub struct Udp<T> {
-    /// How they are answered.
-    pub config: UdpConfig,
+    /// How they are answered; it may change meanwhile.
+    pub config: Arc<Live<UdpConfig>>,
     /// For each address its port and a socket for every worker.
     pub places: Vec<(u16, Vec<T>)>,
 }
@@ -95,13 +96,14 @@ pub fn run_here<D: Driver, S: Service>(
     control: &Arc<Control>,
     service: S,
 ) -> std::io::Result<()> {
-    let shared = shared(limits, std::slice::from_ref(&driver), &Arc::default(), control);
+    let limits = Live::new(limits.clone());
+    let shared = shared(&limits, std::slice::from_ref(&driver), &Arc::default(), control);
     Worker::new(0, driver, service, &shared, listeners, None).run()
 }
 
 /// What the workers of `drivers` share; from now on `control` wakes them.
 fn shared<D: Driver>(
-    limits: &Limits,
+    limits: &Arc<Live<Limits>>,
     drivers: &[D],
     counters: &Arc<Counters>,
     control: &Arc<Control>,
@@ -110,8 +112,8 @@ fn shared<D: Driver>(
     wakers.for_each(|waker| control.add(waker));
     let mailboxes = drivers.iter().map(|driver| Mailbox::new(driver.waker()));
     Shared {
-        limits: limits.clone(),
-        addresses: Addresses::new(limits.connections_per_address),
+        limits: Arc::clone(limits),
+        addresses: Addresses::default(),
         counters: Arc::clone(counters),
         control: Arc::clone(control),
         mailboxes: mailboxes.collect(),

@@ -4,6 +4,7 @@ use scrubjay_base::time::Now;
 
 use crate::output::Output;
 
+pub use scrubjay_io::driver::Name;
 pub use scrubjay_io::driver::PeerAddress as Peer;
 
 /// What a worker calls with the bytes of its connections. Each worker thread owns one.
@@ -19,6 +20,16 @@ pub trait Service {
     /// A connection is gone; its unfinished work is dropped with the session.
     fn close(&mut self, session: Self::Session) {
         drop(session);
+    }
+
+    /// Whether somebody wants to hear of connections that come and go.
+    fn hears_of_connections(&self) -> bool {
+        false
+    }
+
+    /// A connection has come, or is about to go; called where somebody wants to hear of it.
+    fn hear_of_connection(&mut self, name: &Name, has_come: bool) {
+        let _ = (name, has_come);
     }
 
     /// A loop turn starts at `now`; called before any [`Service::handle`] of that turn.

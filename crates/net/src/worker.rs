@@ -16,6 +16,7 @@ use crate::addresses::Addresses;
 use crate::connection::Connection;
 use crate::counters::{Control, Counters, Stop};
 use crate::datagrams::Datagrams;
+use crate::live::{Live, Seen};
 use crate::service::Service;
 use crate::table::Table;
 
@@ -56,7 +57,7 @@ pub struct Limits {
 /// What all workers share.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
-    pub(crate) limits: Limits,
+    pub(crate) limits: Arc<Live<Limits>>,
     pub(crate) addresses: Addresses,
     pub(crate) counters: Arc<Counters>,
     pub(crate) control: Arc<Control>,
@@ -82,6 +83,8 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     /// The turns of this turn of the loop.
     turns: Vec<Turn>,
     group: Group<S::Shared>,
+    /// As they were when this turn began.
+    limits: Seen<Limits>,
     busy_poll: BusyPoll,
     listening: bool,
     stopped_listening_at: Option<Now>,
@@ -106,6 +109,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         listeners: &'a [D::Listener],
         datagrams: Option<Datagrams<D::Datagrams>>,
     ) -> Worker<'a, D, S> {
+        let limits = shared.limits.see();
         Worker {
             index,
             driver,
@@ -118,7 +122,8 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             later: Vec::new(),
             turns: Vec::new(),
             group: Group::new(),
-            busy_poll: BusyPoll::new(shared.limits.busy_poll_micros),
+            busy_poll: BusyPoll::new(limits.busy_poll_micros),
+            limits,
             listening: false,
             stopped_listening_at: None,
             accept_again_at: Now::default(),
@@ -147,8 +152,10 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
 
     /// One turn of the loop.
     pub(crate) fn turn(&mut self, ready: &mut Vec<Ready>) -> std::io::Result<()> {
-        let sweeps =
-            self.shared.limits.idle_timeout_secs > 0 || (!self.listening && !self.listeners.is_empty());
+        if self.limits.renew(&self.shared.limits) {
+            self.busy_poll.set_patience(self.limits.busy_poll_micros);
+        }
+        let sweeps = self.limits.idle_timeout_secs > 0 || (!self.listening && !self.listeners.is_empty());
         let waits = self.datagrams.as_ref().is_some_and(Datagrams::has_more_to_do)
             || self.shared.counters.roll_call.hear(self.roll_answered);
         let timeout = match (self.again.is_empty() && !waits, sweeps) {
@@ -261,9 +268,18 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         let held = connection.held(&self.driver);
         self.shared.counters.memory.note(held, 0);
         self.shared.addresses.leave(connection.entry);
+        self.tell_of(&connection.socket, false);
         self.service.close(connection.session);
         self.driver.close(connection.socket);
         self.note_closed();
+    }
+
+    /// Tells the service of a connection that comes or goes, if it wants to hear of it.
+    fn tell_of(&mut self, socket: &D::Socket, has_come: bool) {
+        if self.service.hears_of_connections() {
+            let name = self.driver.name(socket);
+            self.service.hear_of_connection(&name, has_come);
+        }
     }
 
     /// Closes idle connections, and accepts again if that was stopped and there is room.
@@ -271,9 +287,9 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         let may_listen = !self.listening && !self.listeners.is_empty() && now >= self.accept_again_at;
         if may_listen && self.shared.control.stop() == Stop::No {
             let open = self.shared.counters.curr_connections.load(Ordering::Relaxed) as usize;
-            self.listen(open < self.shared.limits.connections_max)?;
+            self.listen(open < self.limits.connections_max)?;
         }
-        let idle_max = u64::from(self.shared.limits.idle_timeout_secs) * 1_000_000_000;
+        let idle_max = u64::from(self.limits.idle_timeout_secs) * 1_000_000_000;
         if idle_max == 0 || now.nanos_since(self.swept_at) < u64::from(SWEEP_MS) * 1_000_000 {
             return Ok(());
         }

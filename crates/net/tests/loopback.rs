@@ -13,7 +13,7 @@ use scrubjay_io::driver::choice::Kind;
 use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::uring::Uring;
 use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
-use scrubjay_net::{Config, Control, Counters, Handled, Limits, Next, Output, Peer, Service, Sockets};
+use scrubjay_net::{Config, Control, Counters, Handled, Limits, Live, Next, Output, Peer, Service, Sockets};
 
 /// How long anything may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -93,14 +93,14 @@ where
     let address = listeners[0].address().unwrap();
     let config = Config {
         cores: Vec::new(),
-        limits: Limits {
+        limits: Live::new(Limits {
             connections_max: 100,
             refusal: None,
             connections_per_address: 0,
             refusal_of_address: b"",
             idle_timeout_secs: 0,
             busy_poll_micros: 0,
-        },
+        }),
     };
     let sockets = Sockets::<_, datagrams::Socket> {
         listeners: listeners.into(),

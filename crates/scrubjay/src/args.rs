@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{bench, generate, item, lab, mrc, passwd, plan, replay, stats, why};
+use crate::cmd::{bench, check, generate, item, lab, mrc, passwd, plan, replay, stats, why};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -16,7 +16,8 @@ const ABOUT: &str =
 
 const AFTER_HELP: &str = "\
 Without -l only this machine is served; -l 0.0.0.0 serves the network.
-Signals: SIGTERM and SIGINT stop, SIGUSR1 stops when connections are done.
+Signals: SIGTERM and SIGINT stop, SIGUSR1 stops when connections are done, SIGHUP reads files again:
+configuration (--config), users, certificates. In that file each option has its long name; what is marked [live] changes then.
 Exit status: 0 stopped, 1 or 64 wrong options, 67 unknown user, 71 refused by the operating system.";
 
 /// The whole command line.
@@ -27,6 +28,7 @@ pub fn command() -> Command {
         .version(VERSION)
         .args_conflicts_with_subcommands(true)
         .subcommand(server(Command::new("serve")).about("Run the cache server (also without this word)"))
+        .subcommand(check::command())
         .subcommand(plan::command())
         .subcommand(replay::command())
         .subcommand(bench::command())

@@ -2,6 +2,7 @@
 
 pub mod bench;
 mod chart;
+pub mod check;
 mod connection;
 pub mod generate;
 pub mod item;

@@ -2,6 +2,7 @@
 
 mod args;
 mod cmd;
+mod log;
 
 use std::process::ExitCode;
 
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
     match matches.subcommand() {
         None => cmd::serve::run(&matches),
         Some(("serve", matches)) => cmd::serve::run(matches),
+        Some(("check", matches)) => cmd::check::run(matches),
         Some(("plan", matches)) => cmd::plan::run(matches),
         Some(("replay", matches)) => cmd::replay::run(matches),
         Some(("bench", matches)) => cmd::bench::run(matches),

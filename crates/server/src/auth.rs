@@ -7,7 +7,7 @@
 mod secret;
 mod users;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
@@ -32,8 +32,8 @@ pub struct Auth {
     users: RwLock<Arc<Users>>,
     /// Raised when `users` is replaced, after it; sessions compare it with what they saw.
     generation: AtomicU64,
-    /// Most connections of one user; `None`: no limit.
-    connections_max: Option<u32>,
+    /// Most connections of one user; 0: no limit. Whoever logs in looks once.
+    connections_max: AtomicU32,
     /// The way to the thread that verifies, once there is one.
     verifier: OnceLock<SyncSender<Job>>,
     failures: Mutex<Failures>,
@@ -107,7 +107,7 @@ impl Auth {
             key,
             users: RwLock::new(Arc::new(users)),
             generation: AtomicU64::new(0),
-            connections_max,
+            connections_max: AtomicU32::new(connections_max.unwrap_or(0)),
             verifier: OnceLock::new(),
             failures: Mutex::default(),
         })
@@ -129,6 +129,11 @@ impl Auth {
     /// Whether some password stands in the file as it is.
     pub fn has_plain_passwords(&self) -> bool {
         self.users().has_plain
+    }
+
+    /// Most connections of one user from now on; those who are there stay.
+    pub fn set_connections_max(&self, most: Option<u32>) {
+        self.connections_max.store(most.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// The work of a thread that verifies passwords; after each it calls `done`, which wakes who waits. Returns when nobody
@@ -213,8 +218,8 @@ impl Auth {
     fn admit(&self, user: Arc<User>, generation: u64) -> Check {
         let open = user.connections.fetch_add(1, Ordering::Relaxed) + 1;
         let login = Login { user, generation };
-        match self.connections_max {
-            Some(most) if open > most => Check::TooMany,
+        match self.connections_max.load(Ordering::Relaxed) {
+            most if most > 0 && open > most => Check::TooMany,
             _ => Check::Right(login),
         }
     }

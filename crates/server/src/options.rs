@@ -4,19 +4,25 @@
 mod admin;
 mod cpus;
 mod documents;
+mod file;
 mod listen;
+mod origin;
 mod parse;
 mod row;
 mod table;
+mod template;
 mod tls;
 mod udp;
 
 pub use cpus::text as cpus_text;
-pub use documents::{markdown, settings};
+pub use documents::{live_markdown, markdown, origins, settings};
+pub use file::{FILE_LEN_MAX, File, path};
 pub use listen::{Guard, Listen};
-pub use parse::{Environment, OptionError, add_to, explain, parse_size, resolve};
+pub use origin::{Origin, changed};
+pub use parse::{Environment, OptionError, add_to, explain, parse_size, resolve, resolve_with};
 pub use row::{Effect, Kind, Row, size_text};
 pub use table::ROWS;
+pub use template::{default_file, in_force, line};
 pub use tls::TlsOptions;
 
 use scrubjay_io::driver::choice as driver;
@@ -59,6 +65,36 @@ impl Protocol {
             Protocol::Auto => "auto-negotiate",
             Protocol::Text => "ascii",
             Protocol::Binary => "binary",
+        }
+    }
+}
+
+/// How lines of the log look (`--log-format`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// `key=value`, as logfmt.
+    Logfmt,
+    /// An object a line.
+    Json,
+}
+
+impl LogFormat {
+    fn from_word(word: &str) -> LogFormat {
+        match word {
+            "logfmt" => LogFormat::Logfmt,
+            "json" => LogFormat::Json,
+            _ => LogFormat::Text,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Logfmt => "logfmt",
+            LogFormat::Json => "json",
         }
     }
 }
@@ -151,9 +187,13 @@ pub struct Options {
     pub core_dumps: bool,
     /// How often `-v` was given.
     pub verbosity: u8,
+    /// How lines of the log look.
+    pub log_format: LogFormat,
     /// Lines for the user: options without effect, limits that were lowered.
     pub notices: Vec<String>,
     given: Vec<(&'static str, String)>,
+    /// Where options got their values; the last one of each counts.
+    origins: Vec<(&'static str, Origin)>,
 }
 
 impl Default for Options {
@@ -200,8 +240,10 @@ impl Default for Options {
             user: None,
             core_dumps: false,
             verbosity: 0,
+            log_format: LogFormat::Text,
             notices: Vec::new(),
             given: Vec::new(),
+            origins: Vec::new(),
         }
     }
 }

@@ -1,18 +1,22 @@
 //! What the event loop calls: a session for each connection, over one cache.
 
-use std::sync::atomic::AtomicU8;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{Cache, PinnedSlice, Worker};
-use scrubjay_net::{Control, Counters, Handled, Output, Peer, Service};
+use scrubjay_net::{Control, Counters, Handled, Name, Output, Peer, Service};
 use scrubjay_tls::Tls;
 
 use crate::auth::{Auth, Rights};
+use crate::live::LiveOptions;
 use crate::options::Options;
 use crate::session::{Context, Session};
 use crate::stats::detail::Switch;
 use crate::stats::{Baseline, WorkerCounters};
+
+/// How often `-v` has to be given for the log to tell of connections.
+const VERBOSITY_OF_CONNECTIONS: u8 = 2;
 
 /// What all workers of a server share.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub struct Shared {
     pub cache: Arc<Cache>,
     /// How the server was started.
     pub options: Options,
+    /// What of the options may change meanwhile.
+    pub live: LiveOptions,
     /// Who may connect; `None`: everybody.
     pub auth: Option<Arc<Auth>>,
     /// Counts of connections and bytes; the event loop writes them.
@@ -31,6 +37,8 @@ pub struct Shared {
     pub tls: Option<Arc<Tls>>,
     /// How much is said on standard error; `verbosity` changes it.
     pub verbosity: AtomicU8,
+    /// Is told of each connection that comes (`true`) and goes, from a verbosity of 2 up.
+    pub connection_log: OnceLock<fn(&Name, bool)>,
     /// Every worker's counts.
     pub(crate) counters: Mutex<Vec<Arc<WorkerCounters>>>,
     /// Whether requests are counted by prefix of key.
@@ -49,16 +57,19 @@ impl Shared {
     ) -> Arc<Shared> {
         let verbosity = AtomicU8::new(options.verbosity);
         let detail = Switch::new(&options);
+        let live = LiveOptions::new(&options);
         let (net, control) = (Arc::default(), Arc::default());
         let (counters, baseline) = (Mutex::default(), Mutex::default());
         Arc::new(Shared {
             cache,
             options,
+            live,
             auth,
             net,
             control,
             tls,
             verbosity,
+            connection_log: OnceLock::new(),
             counters,
             detail,
             baseline,
@@ -101,6 +112,16 @@ impl Service for CacheService {
         match self.shared.auth {
             Some(_) => Session::guarded(peer),
             None => Session::default(),
+        }
+    }
+
+    fn hears_of_connections(&self) -> bool {
+        self.shared.verbosity.load(Ordering::Relaxed) >= VERBOSITY_OF_CONNECTIONS
+    }
+
+    fn hear_of_connection(&mut self, name: &Name, has_come: bool) {
+        if let Some(log) = self.shared.connection_log.get() {
+            log(name, has_come);
         }
     }
 

@@ -11,6 +11,7 @@ mod need;
 mod text;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{
@@ -62,7 +63,7 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     fn requests_per_call(&self) -> usize {
-        self.shared.options.requests_per_turn
+        self.shared.live.requests_per_turn.load(Ordering::Relaxed)
     }
 
     fn has_cas(&self) -> bool {
@@ -70,7 +71,11 @@ impl Context<'_> {
     }
 
     fn flush_enabled(&self) -> bool {
-        self.shared.options.flush_enabled
+        self.shared.live.flush_enabled.load(Ordering::Relaxed)
+    }
+
+    fn shutdown_enabled(&self) -> bool {
+        self.shared.live.shutdown_enabled.load(Ordering::Relaxed)
     }
 
     /// Looks up and counts. Inlined: it is the hot path of every protocol.
@@ -83,7 +88,7 @@ impl Context<'_> {
         if self.shared.detail.is_on() {
             counters
                 .detail
-                .note(&self.shared.options, get.key, detail::Request::Get { found });
+                .note(&self.shared.detail, get.key, detail::Request::Get { found });
         }
         if get.touch.is_some() {
             counters.add(Counter::CmdTouch);
@@ -206,7 +211,7 @@ impl Context<'_> {
     #[inline]
     fn note_detail(&self, key: &[u8], request: detail::Request) {
         if self.shared.detail.is_on() {
-            self.counters.detail.note(&self.shared.options, key, request);
+            self.counters.detail.note(&self.shared.detail, key, request);
         }
     }
 }

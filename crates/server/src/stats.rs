@@ -224,7 +224,7 @@ const GENERAL: &[(&str, Source)] = &[
     ("rusage_system", Text(|_| scrubjay_io::process::cpu_seconds().1)),
     (
         "max_connections",
-        Number(|reading| reading.shared.options.conn_limit as u64),
+        Number(|reading| reading.shared.options_now().conn_limit as u64),
     ),
     (
         "curr_connections",
@@ -468,16 +468,11 @@ pub fn report(shared: &Shared, now: Now, group: &[u8], each: &mut dyn FnMut(&str
             }
         }
         b"settings" => {
-            let verbosity = shared.verbosity.load(Ordering::Relaxed).to_string();
-            let detail = if shared.detail.is_on() { "yes" } else { "no" };
-            for (name, value) in options::settings(&shared.options) {
-                let value = match name {
-                    "verbosity" => &verbosity,
-                    "detail_enabled" => detail,
-                    _ => value.as_str(),
-                };
-                each(name, value);
-            }
+            let options = shared.options_now();
+            options::settings(&options)
+                .iter()
+                .for_each(|(name, value)| each(name, value));
+            options::origins(&options).for_each(|(name, origin)| each(&name, &origin));
         }
         b"items" => classes::items(&reading, each),
         b"slabs" => classes::slabs(&reading, each),

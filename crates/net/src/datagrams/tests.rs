@@ -7,6 +7,7 @@ use scrubjay_base::time::Now;
 use scrubjay_io::driver::sim::{self, Faults, Network, Sim};
 
 use super::{BYTES_PER_TURN, Datagrams, Place, UdpConfig};
+use crate::live::Live;
 use crate::output::Output;
 use crate::service::{Handled, Next, Peer, Service};
 use crate::udp::{Header, Policy, REPLY_LEN_MAX, SENT_LEN_MAX, Words};
@@ -89,7 +90,7 @@ impl Setup {
         Setup {
             driver: Network::new(1, Faults::NONE).driver(),
             service: Lines::default(),
-            datagrams: Datagrams::new(vec![Place { socket, port: PORT }], &config),
+            datagrams: Datagrams::new(vec![Place { socket, port: PORT }], &Live::new(config)),
         }
     }
 

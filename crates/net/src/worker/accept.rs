@@ -117,8 +117,8 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
                 }
             };
             let open = counters.curr_connections.fetch_add(1, Ordering::Relaxed) + 1;
-            if open as usize > self.shared.limits.connections_max
-                && let Some(refusal) = self.shared.limits.refusal
+            if open as usize > self.limits.connections_max
+                && let Some(refusal) = self.limits.refusal
             {
                 counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
                 counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
@@ -126,17 +126,18 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
                 let _ = self.driver.write(&socket, &[std::io::IoSlice::new(refusal)]);
                 continue;
             }
-            let Some(entry) = self.shared.addresses.enter(peer) else {
+            let most = self.limits.connections_per_address;
+            let Some(entry) = self.shared.addresses.enter(peer, most) else {
                 counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
                 counters.rejected_by_address.fetch_add(1, Ordering::Relaxed);
-                let refusal = std::io::IoSlice::new(self.shared.limits.refusal_of_address);
+                let refusal = std::io::IoSlice::new(self.limits.refusal_of_address);
                 // As above.
                 let _ = self.driver.write(&socket, &[refusal]);
                 continue;
             };
             counters.total_connections.fetch_add(1, Ordering::Relaxed);
             self.place((socket, peer, entry), now);
-            if open as usize >= self.shared.limits.connections_max && self.shared.limits.refusal.is_none() {
+            if open as usize >= self.limits.connections_max && self.limits.refusal.is_none() {
                 counters.listen_disabled_num.fetch_add(1, Ordering::Relaxed);
                 self.listen(false)?;
             }
@@ -185,6 +186,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
         // The count of connections tells a late report for an earlier owner of the place from one for this.
         let generation = self.shared.counters.total_connections.load(Ordering::Relaxed) & 0x7fff_ffff;
         let token = (generation << 32) | index as u64;
+        self.tell_of(&socket, true);
         let session = self.service.open(peer);
         let added = self.driver.add(&socket, token);
         let connection = Connection::new(socket, entry, session, token, now);

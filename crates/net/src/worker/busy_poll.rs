@@ -29,6 +29,12 @@ impl BusyPoll {
         }
     }
 
+    /// Looks for so long from now on.
+    pub(super) fn set_patience(&mut self, micros: u32) {
+        self.patience_nanos = u64::from(micros) * 1_000;
+        self.in_vain = 0;
+    }
+
     /// Whether to look once more, and not to sleep.
     pub(super) fn looks_again(&self) -> bool {
         let waited = self.looked_at.nanos_since(self.found_at);

@@ -10,6 +10,7 @@ use super::accept::Mailbox;
 use super::{Limits, Shared, Worker};
 use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
+use crate::live::Live;
 use crate::output::Output;
 use crate::service::{Handled, Next, Peer as Address, Service};
 
@@ -120,8 +121,8 @@ impl Setup {
         let network = Network::new(seed, faults);
         let listeners = [network.listen()];
         let shared = Shared {
-            addresses: Addresses::new(limits.connections_per_address),
-            limits,
+            addresses: Addresses::default(),
+            limits: Live::new(limits),
             counters: Arc::new(Counters::default()),
             control: Arc::new(Control::default()),
             mailboxes: (0..workers).map(|_| Mailbox::new(None)).collect(),
@@ -442,6 +443,32 @@ fn without_a_refusal_one_too_many_waits_for_its_place() {
     turns(&mut worker, 5);
     assert_eq!(third.receive(100), b"hello\n");
     assert_eq!(setup.count(|counters| &counters.rejected_connections), 0);
+}
+
+#[test]
+fn limits_that_change_hold_from_the_next_turn_on() {
+    let limits = Limits {
+        connections_max: 1,
+        ..NO_LIMITS
+    };
+    let setup = Setup::new(1, Faults::NONE, limits.clone());
+    let mut worker = setup.worker();
+    let (first, second) = (setup.connect(), setup.connect());
+    second.send(b"hello\n");
+    turns(&mut worker, 20);
+    assert_eq!(second.taken(), 0);
+    setup.shared.limits.set(Limits {
+        connections_max: 2,
+        idle_timeout_secs: 60,
+        ..limits
+    });
+    turns(&mut worker, 5);
+    assert_eq!(second.receive(100), b"hello\n");
+    assert!(!first.is_closed());
+    while setup.seconds() < 70 {
+        turns(&mut worker, 1);
+    }
+    assert!(first.is_closed() && second.is_closed());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `man`, `completions`, `options`, `commands`, `statistics`: texts that are made from the tables.
+//! `man`, `completions`, `config`, `options`, `live-options`, `commands`, `statistics`: texts that are made from the tables.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use scrubjay_server::{commands as text_commands, options, stats};
 
 /// The subcommands.
-pub fn commands() -> [Command; 5] {
+pub fn commands() -> [Command; 7] {
     let shell = Arg::new("shell")
         .required(true)
         .value_parser(clap::value_parser!(Shell));
@@ -18,6 +18,9 @@ pub fn commands() -> [Command; 5] {
             .about("Print the completions for a shell")
             .arg(shell),
         Command::new("options").about("Print the table of all options, in Markdown"),
+        Command::new("live-options").about("Print the table of the options that SIGHUP changes, in Markdown"),
+        Command::new("config")
+            .about("Print a configuration file with every option and its default, as comments"),
         Command::new("commands").about("Print the table of all text commands, in Markdown"),
         Command::new("statistics").about("Print the tables of all statistics, in Markdown"),
     ]
@@ -33,6 +36,8 @@ pub fn run(name: &str, matches: &ArgMatches) -> ExitCode {
             clap_complete::generate(*shell, &mut command, "scrubjay", &mut text);
         }
         "options" => text = options::markdown().into_bytes(),
+        "live-options" => text = options::live_markdown().into_bytes(),
+        "config" => text = options::default_file().into_bytes(),
         "commands" => text = text_commands::markdown().into_bytes(),
         "statistics" => text = stats::markdown().into_bytes(),
         _ => manual(command, &mut text).expect("memory takes every byte"),

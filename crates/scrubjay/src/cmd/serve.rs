@@ -1,10 +1,15 @@
 //! `scrubjay serve`: from the command line to a running cache server, and back to a clean end.
 
+mod banner;
+mod limits;
+pub mod reload;
+mod settings;
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -16,14 +21,16 @@ use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
 use scrubjay_io::entropy;
 use scrubjay_io::process::{self, Launcher, PidFile, Signal};
 use scrubjay_io::thread::{Bell, spawn};
-use scrubjay_net::udp::{Policy, Words};
-use scrubjay_net::{Limits, Stop, UdpConfig};
-use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Environment, OptionError, Options};
+use scrubjay_net::Stop;
+use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, EXIT_USAGE, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
 use scrubjay_tls::{Certificate, Secure, Tls};
 
+use self::banner::{bytes_text, say_started};
+use self::reload::{Reloader, Source, locked, say_certificates};
 use super::users::UsersFile;
 use crate::args::VERSION;
+use crate::log::{self, Level};
 
 const LICENSE: &str = include_str!("../../../../LICENSE");
 
@@ -52,20 +59,6 @@ const _: () = assert!(
 const CONNECTION_SHARE: u64 = 2;
 const CONNECTION_MIN: u64 = 1 << 20;
 
-/// What a connection over the limit is told. Source: memcached 1.6.18, run.
-const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
-
-/// What a connection over the limit of its address is told.
-const TOO_MANY_OF_ADDRESS: &[u8] = b"ERROR Too many open connections from this address\r\n";
-
-/// What is answered to datagrams instead of a reply. Source of the first: memcached's protocol.txt; 1.6.18 makes it and
-/// sends nothing.
-const SPLIT_REQUEST: &[u8] = b"SERVER_ERROR multi-packet request not supported\r\n";
-const INCOMPLETE_REQUEST: &[u8] = b"CLIENT_ERROR the datagram ends in the middle of a request\r\n";
-const CONNECTION_NEEDED: &[u8] = b"CLIENT_ERROR this is answered by TCP only\r\n";
-const REPLY_TOO_LARGE: &[u8] = b"SERVER_ERROR reply too large for UDP; ask for less at a time, or by TCP\r\n";
-const REPLY_NOT_ALLOWED: &[u8] = b"SERVER_ERROR reply too large\r\n";
-
 /// Runs the server until it is told to stop.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     if matches.get_flag("license") {
@@ -73,20 +66,22 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     }
     match serve(matches) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => crate::fail(&error.message, error.exit),
+        Err(error) if log::is_started() => {
+            log::error(&error.message);
+            ExitCode::from(error.exit)
+        }
+        Err(error) => crate::fail(&error.message.replace('\n', "\nscrubjay: "), error.exit),
     }
 }
 
 fn serve(matches: &ArgMatches) -> Result<(), OptionError> {
-    let environment = Environment {
-        memory_limit: scrubjay_io::cgroup::memory_limit(),
-        is_root: process::is_root(),
-    };
-    let options = options::resolve(matches, &environment)?;
-    options.notices.iter().for_each(|notice| say(notice));
+    let source = Source::new(matches);
+    let options = source.read()?;
+    log::start(options.log_format, options.verbosity);
+    options.notices.iter().for_each(|notice| log::note(notice));
     settle_limits(&options)?;
     settle_cpus(&options)?;
-    settle_user(&options, environment.is_root)?;
+    settle_user(&options, source.is_root())?;
     // The last moment with one thread and nothing in memory that a new process would not inherit.
     let launcher = if options.daemon {
         Some(process::detach().map_err(|error| refused("-d: cannot go into the background", error))?)
@@ -94,10 +89,10 @@ fn serve(matches: &ArgMatches) -> Result<(), OptionError> {
         None
     };
     process::block_signals();
-    serve_requests(options, launcher)
+    serve_requests(source, options, launcher)
 }
 
-fn settle_limits(options: &Options) -> Result<(), OptionError> {
+pub fn settle_limits(options: &Options) -> Result<(), OptionError> {
     if options.core_dumps {
         process::allow_core_dumps().map_err(|error| refused("-r: cannot allow core dumps", error))?;
     }
@@ -115,7 +110,7 @@ fn settle_limits(options: &Options) -> Result<(), OptionError> {
     })
 }
 
-fn settle_cpus(options: &Options) -> Result<(), OptionError> {
+pub fn settle_cpus(options: &Options) -> Result<(), OptionError> {
     let there = scrubjay_io::thread::cores();
     let Some(missing) = options.cpus.iter().find(|cpu| !there.contains(cpu)) else {
         return Ok(());
@@ -134,25 +129,32 @@ fn settle_user(options: &Options, is_root: bool) -> Result<(), OptionError> {
     let Some(name) = options.user.as_deref().filter(|_| is_root) else {
         return Ok(());
     };
-    let user = process::find_user(name).ok_or_else(|| OptionError {
-        message: format!("-u {name}: there is no such user; create it or name another"),
-        exit: EXIT_NO_USER,
-    })?;
+    let user = process::find_user(name).ok_or_else(|| no_user(name))?;
     process::become_user(user).map_err(|error| refused(&format!("-u {name}: cannot become this user"), error))
 }
 
-fn refused(what: &str, error: impl std::fmt::Display) -> OptionError {
+/// There is no user of this name.
+pub fn no_user(name: &str) -> OptionError {
+    OptionError {
+        message: format!("-u {name}: there is no such user; create it or name another"),
+        exit: EXIT_NO_USER,
+    }
+}
+
+/// The operating system refuses something.
+pub fn refused(what: &str, error: impl std::fmt::Display) -> OptionError {
     OptionError {
         message: format!("{what}: {error}"),
         exit: EXIT_OS,
     }
 }
 
-fn say(text: &str) {
-    eprintln!("scrubjay: {text}");
-}
-
-fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<(), OptionError> {
+fn serve_requests(
+    source: Source,
+    mut options: Options,
+    launcher: Option<Launcher>,
+) -> Result<(), OptionError> {
+    let reloader = Reloader::new(source, &options);
     let users = UsersFile::open(&options)?;
     let clock = Clock::start();
     let tls = load_certificates(&options, clock)?;
@@ -169,36 +171,36 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
     let admin_places: Vec<SocketAddr> = admin.iter().filter_map(Listener::address).collect();
     let (drivers, driver_words) = open_drivers(&mut options, clock)?;
     let pid_file = write_files(&options, &tcp, &udp, &admin_places);
-    let background = launcher.is_some();
     if let Some(launcher) = launcher {
         let keep_output = options.verbosity > 0;
         launcher
             .release(keep_output, options.core_dumps)
             .map_err(|error| refused("-d", error))?;
     } else {
-        eprintln!(
-            "{}",
-            banner(&options, &driver_words, &places, &udp, &admin_places)
-        );
+        say_started(&options, &driver_words, &places, &udp, &admin_places);
     }
-    if options.verbosity > 1 {
-        say(&layout(&cache.usage()));
+    if log::tells(Level::Debug) {
+        log::say(Level::Debug, &layout(&cache.usage()), &[]);
     }
     let listeners: Vec<_> = places
         .into_iter()
         .map(|place| place.guarded(tls.as_ref()))
         .collect();
     let udp = (!datagrams.is_empty()).then(|| scrubjay_net::Udp {
-        config: udp_config(&options),
+        config: Arc::clone(&reloader.udp),
         places: datagrams
             .into_iter()
             .map(|(address, sockets)| (address.port(), sockets))
             .collect(),
     });
     let auth = users.as_ref().map(UsersFile::auth);
-    let config = net_config(&options);
+    let config = scrubjay_net::Config {
+        cores: options.cpus.clone(),
+        limits: Arc::clone(&reloader.limits),
+    };
     let shared = Shared::new(Arc::clone(&cache), options, auth, tls);
-    start_helpers(&shared, clock, users)
+    let _ = shared.connection_log.set(log::connection);
+    start_helpers(&shared, clock, users, reloader)
         .and_then(|()| start_admin(&shared, clock, admin))
         .map_err(|error| refused("cannot start a thread", error))?;
     let sockets = scrubjay_net::Sockets { listeners, udp };
@@ -207,9 +209,7 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
         Drivers::Uring(drivers) => run_workers(&config, drivers, sockets, &shared),
     };
     drop(pid_file);
-    if !background {
-        say("stopped");
-    }
+    log::notice("stopped");
     ran.map_err(|error| refused("the server had to stop", error))
 }
 
@@ -229,20 +229,6 @@ where
     scrubjay_net::run(config, drivers, sockets, &shared.net, &shared.control, |_| {
         CacheService::new(shared)
     })
-}
-
-fn net_config(options: &Options) -> scrubjay_net::Config {
-    scrubjay_net::Config {
-        cores: options.cpus.clone(),
-        limits: Limits {
-            connections_max: options.conn_limit,
-            refusal: options.reject_over_limit.then_some(TOO_MANY_CONNECTIONS),
-            connections_per_address: options.connections_per_address,
-            refusal_of_address: TOO_MANY_OF_ADDRESS,
-            idle_timeout_secs: options.idle_timeout_secs,
-            busy_poll_micros: options.busy_poll_micros,
-        },
-    }
 }
 
 /// Opens a driver for each worker, and notes in the options of which kind they are; and in words, for people.
@@ -266,7 +252,7 @@ fn open_drivers(options: &mut Options, clock: Clock) -> Result<(Drivers, String)
 }
 
 /// Reads the certificates, if connections are to be encrypted.
-fn load_certificates(options: &Options, clock: Clock) -> Result<Option<Arc<Tls>>, OptionError> {
+pub fn load_certificates(options: &Options, clock: Clock) -> Result<Option<Arc<Tls>>, OptionError> {
     if !options.tls.enabled {
         return Ok(None);
     }
@@ -363,28 +349,8 @@ fn open_admin(options: &Options) -> Result<Vec<Listener>, OptionError> {
     Ok(listeners)
 }
 
-/// How datagrams are answered.
-fn udp_config(options: &Options) -> UdpConfig {
-    let factor = options.udp_amplification;
-    UdpConfig {
-        policy: Policy {
-            allowed: options.udp_allowed.clone(),
-            factor,
-        },
-        words: Words {
-            split: SPLIT_REQUEST,
-            incomplete: INCOMPLETE_REQUEST,
-            soon: CONNECTION_NEEDED,
-            too_large: REPLY_TOO_LARGE,
-            not_allowed: format!(
-                "SERVER_ERROR reply larger than {factor} times the request; allow this network with --udp-allow\r\n"
-            ),
-            not_allowed_short: REPLY_NOT_ALLOWED,
-        },
-    }
-}
-
-fn advice_on_listening(error: std::io::ErrorKind) -> &'static str {
+/// What to do where it cannot be listened.
+pub fn advice_on_listening(error: std::io::ErrorKind) -> &'static str {
     match error {
         std::io::ErrorKind::AddrInUse => "another server is there; stop it, or choose another port with -p",
         std::io::ErrorKind::AddrNotAvailable => "it is no address of this machine; choose another with -l",
@@ -404,22 +370,24 @@ fn write_files(
     if (options.unix_socket.is_none() || !admin.is_empty())
         && let Err(error) = process::write_port_file(&[("TCP", tcp), ("UDP", udp), ("ADMIN", admin)])
     {
-        say(&format!(
-            "MEMCACHED_PORT_FILENAME: cannot write this file: {error}"
+        log::warning(&format!(
+            "MEMCACHED_PORT_FILENAME: cannot write this file, name one that can be written: {error}"
         ));
     }
     let path = options.pid_file.as_deref()?;
     match PidFile::write(path) {
         Ok((file, other)) => {
             if let Some(pid) = other {
-                say(&format!(
-                    "warning: -P {path} named another live process, {pid}; it names this one now"
+                log::warning(&format!(
+                    "-P {path} named another live process, {pid}; it names this one now"
                 ));
             }
             Some(file)
         }
         Err(error) => {
-            say(&format!("-P {path}: cannot write this file: {error}"));
+            log::warning(&format!(
+                "-P {path}: cannot write this file, name one that can be written: {error}"
+            ));
             None
         }
     }
@@ -427,28 +395,41 @@ fn write_files(
 
 /// Starts the threads beside the workers: one takes signals, one looks after the cache and the files, one verifies
 /// passwords if there are users. They end with the process.
-fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -> std::io::Result<()> {
+fn start_helpers(
+    shared: &Arc<Shared>,
+    clock: Clock,
+    users: Option<UsersFile>,
+    mut reloader: Reloader,
+) -> std::io::Result<()> {
     let for_signals = Arc::clone(shared);
     if let Some(users) = &users {
         let workers = Arc::clone(&shared.control);
         spawn("logins", users.auth().verifier(move || workers.wake_all()))?;
     }
     let users = users.map(|users| Arc::new(Mutex::new(users)));
-    let reloader = users.clone();
+    let reloaded = users.clone();
     spawn("signals", move || {
-        let Shared { control, tls, .. } = &*for_signals;
+        let control = &for_signals.control;
         loop {
             let signal = process::wait_signal();
             let is_stopping = control.stop() != Stop::No;
             match signal {
-                Signal::Reload => reload(reloader.as_deref(), tls.as_deref(), clock),
+                Signal::Reload => reloader.reload(&for_signals, reloaded.as_deref(), clock.now()),
                 // Whoever asks twice is in a hurry.
                 Signal::Stop if is_stopping => control.stop_now(),
                 Signal::Stop | Signal::StopGracefully => control.stop_gracefully(),
             }
         }
     })?;
-    let shared = Arc::clone(shared);
+    start_maintenance(Arc::clone(shared), clock, users)
+}
+
+/// Starts the thread that looks after the cache, the files and the log.
+fn start_maintenance(
+    shared: Arc<Shared>,
+    clock: Clock,
+    users: Option<Arc<Mutex<UsersFile>>>,
+) -> std::io::Result<()> {
     spawn("maintenance", move || {
         let Shared {
             cache,
@@ -459,7 +440,8 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
         } = &*shared;
         let bell = Bell::default();
         let mut looked_at = clock.now();
-        let mut may_tell_of_huge_pages = shared.verbosity.load(Ordering::Relaxed) > 0;
+        let mut may_tell_of_huge_pages = true;
+        let mut limits = limits::Watch::default();
         loop {
             let held = net.memory.held() + net.curr_connections.load(Ordering::Relaxed) * CONNECTION_BYTES;
             cache.set_held_beside(held);
@@ -467,11 +449,15 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
                 .set_limit((cache.usage().memory_max / CONNECTION_SHARE).max(CONNECTION_MIN));
             let now = clock.now();
             let is_more = cache.maintain(now);
+            log::set_verbosity(shared.verbosity.load(Ordering::Relaxed));
+            log::tell_repeated();
+            limits.look(&shared);
             if may_tell_of_huge_pages && let Some(error) = cache.huge_page_refusal() {
                 may_tell_of_huge_pages = false;
-                say(&format!(
+                let text = format!(
                     "no huge page to be had: {error}; tried again now and then, -o no_huge_pages ends that"
-                ));
+                );
+                log::say(Level::Info, &text, &[]);
             }
             if cache.is_held_by_readers() {
                 control.copy_out(&net.memory);
@@ -484,7 +470,7 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
                 let reloaded = tls.as_ref().and_then(|tls| tls.reload_if_changed(now));
                 reloaded
                     .iter()
-                    .for_each(|outcome| say_reloaded("files changed", outcome));
+                    .for_each(|outcome| say_certificates("files changed", outcome));
             }
             bell.wait(if is_more {
                 MAINTENANCE_PAUSE
@@ -503,83 +489,11 @@ fn start_admin(shared: &Arc<Shared>, clock: Clock, listeners: Vec<Listener>) -> 
     let shared = Arc::clone(shared);
     spawn("admin", move || {
         if let Err(error) = scrubjay_admin::serve(&shared, clock, &listeners) {
-            say(&format!(
+            log::error(&format!(
                 "-o admin: HTTP is answered no more, until the next start: {error}"
             ));
         }
     })
-}
-
-/// SIGHUP: the files of users and of certificates are read anew.
-fn reload(users: Option<&Mutex<UsersFile>>, tls: Option<&Tls>, clock: Clock) {
-    if users.is_none() && tls.is_none() {
-        say("SIGHUP: there is nothing to read anew");
-    }
-    if let Some(users) = users {
-        locked(users).reload();
-    }
-    if let Some(tls) = tls {
-        say_reloaded("SIGHUP", &tls.reload(clock.now()));
-    }
-}
-
-fn locked(users: &Mutex<UsersFile>) -> MutexGuard<'_, UsersFile> {
-    users.lock().expect("nothing panics under this lock")
-}
-
-/// Says what became of certificates that were read again.
-fn say_reloaded(why: &str, outcome: &Result<(), scrubjay_tls::CannotLoad>) {
-    match outcome {
-        Ok(()) => say(&format!(
-            "{why}: new connections use the certificates as they are now"
-        )),
-        Err(error) => say(&format!("{why}: the certificates in use stay: {error}")),
-    }
-}
-
-/// What the server says when it is up: one screen.
-fn banner(
-    options: &Options,
-    driver: &str,
-    places: &[Place],
-    udp: &[SocketAddr],
-    admin: &[SocketAddr],
-) -> String {
-    let tcp = places.iter().filter_map(|place| {
-        let address = place.socket.address()?;
-        Some(format!("{address} ({})", place.transport()))
-    });
-    let udp = udp.iter().map(|address| format!("{address} (UDP)"));
-    let unix = options
-        .unix_socket
-        .iter()
-        .map(|path| format!("{path} (Unix socket)"));
-    let mut listening = tcp.chain(udp).chain(unix).collect::<Vec<_>>().join(", ");
-    if listening.is_empty() {
-        listening = "nowhere".to_owned();
-    }
-    let pages = admin
-        .iter()
-        .map(|address| format!("pages       http://{address}/\n"));
-    let admin: String = pages.collect();
-    let pid = std::process::id();
-    let mut text = format!(
-        "scrubjay {VERSION}\n\
-         listens on  {listening}\n{admin}\
-         memory      {} (-m), items up to {} (-I){}\n\
-         work        {} threads (-t) by {}, up to {} connections (-c)\n\
-         to stop     Ctrl-C or kill {pid}; kill -USR1 {pid} lets connections finish",
-        bytes_text(options.memory_max as u64),
-        bytes_text(options.item_size_max as u64),
-        if options.evict { "" } else { ", no evictions (-M)" },
-        options.threads,
-        driver,
-        options.conn_limit,
-    );
-    if options.listen.is_empty() && !options.tcp_addresses().is_empty() {
-        text.push_str("\nOnly this machine can connect; to serve the network, start with -l 0.0.0.0");
-    }
-    text
 }
 
 /// How the memory is laid out, for -vv.
@@ -590,22 +504,16 @@ fn layout(usage: &scrubjay_cache::Usage) -> String {
     )
 }
 
-/// Bytes for people, in mebibytes or kibibytes where they are whole.
-fn bytes_text(bytes: u64) -> String {
-    match bytes {
-        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
-        _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
-        _ => format!("{bytes} bytes"),
-    }
-}
-
 /// The socket addresses behind `-l` and `-p`, looked up, how each is guarded, and whether the server cannot do without it.
 fn tcp_addresses(options: &Options) -> Result<Vec<(SocketAddr, Option<Certificate>, bool)>, OptionError> {
     look_up("-l", options.tcp_listeners())
 }
 
 /// Looks addresses up that `option` gave, each with what belongs to it, and whether the server cannot do without it.
-fn look_up<'a, T: Copy>(
+///
+/// # Errors
+/// There is no such address.
+pub fn look_up<'a, T: Copy>(
     option: &str,
     asked: impl IntoIterator<Item = (options::Address<'a>, T)>,
 ) -> Result<Vec<(SocketAddr, T, bool)>, OptionError> {

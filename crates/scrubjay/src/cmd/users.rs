@@ -9,6 +9,8 @@ use scrubjay_io::file::{self, Watched};
 use scrubjay_server::auth::{Auth, FILE_LEN_MAX};
 use scrubjay_server::options::{EXIT_OS, EXIT_USAGE, OptionError, Options};
 
+use crate::log;
+
 /// How often the file is looked at, and how often failed logins are told.
 const LOOK_MILLIS: u64 = 1_000;
 const TELL_MILLIS: u64 = 10_000;
@@ -42,8 +44,8 @@ impl UsersFile {
             OptionError { message, exit }
         })?;
         if auth.has_plain_passwords() && file::is_readable_by_all(watched.path()) {
-            say(&format!(
-                "warning: -Y {path}: everybody on this machine can read the passwords in it; chmod 640, or hash \
+            log::warning(&format!(
+                "-Y {path}: everybody on this machine can read the passwords in it; chmod 640, or hash \
                  them with `scrubjay passwd`"
             ));
         }
@@ -60,13 +62,26 @@ impl UsersFile {
         Arc::clone(&self.auth)
     }
 
+    /// Reads another file from now on.
+    ///
+    /// # Errors
+    /// It cannot be read, or is wrong; the users stay those of the file before.
+    pub fn follow(&mut self, path: &str) -> Result<(), String> {
+        let path = file::absolute(Path::new(path)).map_err(|error| error.to_string())?;
+        let watched = Watched::new(path);
+        let text = read(watched.path()).map_err(|error| format!("cannot read this file: {error}"))?;
+        self.auth.replace(&text)?;
+        self.watched = watched;
+        Ok(())
+    }
+
     /// Reads the file again; says what came of it.
     pub fn reload(&self) {
         let path = self.watched.path().display();
         let read = read(self.watched.path()).map_err(|error| format!("cannot read this file: {error}"));
         match read.and_then(|text| self.auth.replace(&text)) {
-            Ok(count) => say(&format!("-Y {path}: read again, {count} users")),
-            Err(why) => say(&format!("-Y {path}: {why}; the users stay as they were")),
+            Ok(count) => log::notice(&format!("-Y {path}: read again, {count} users")),
+            Err(why) => log::warning(&format!("-Y {path}: {why}; the users stay as they were")),
         }
     }
 
@@ -83,15 +98,14 @@ impl UsersFile {
             .is_none_or(|told_at| now.millis() >= told_at.millis() + TELL_MILLIS);
         if may_tell && let Some(failures) = self.auth.take_failures() {
             self.told_at = Some(now);
-            say(&failures);
+            log::warning_of(
+                "logins",
+                &format!("{failures}; if that goes on, see who it is and keep them out"),
+            );
         }
     }
 }
 
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     file::read(path, FILE_LEN_MAX)
-}
-
-fn say(text: &str) {
-    eprintln!("scrubjay: {text}");
 }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod bench;
+mod config;
 mod hands;
 mod kit;
 mod lab;

@@ -82,11 +82,25 @@ fn help_names_every_option() {
     check("completions bash", &["--memory-limit", "--idle-timeout", "serve"]);
     check("completions zsh", &["--memory-limit"]);
     check("completions fish", &["memory-limit"]);
+    check("config", &["#memory-limit = 64\n", "Live.\n"]);
+    check("live-options", &["| `memory-limit` | `-m` | `maxbytes` |"]);
     check("options", &["`-m`", "`-o idle_timeout`"]);
 }
 
 #[test]
 fn documents_show_the_table_as_it_is() {
+    let root = format!("{}/../..", env!("CARGO_MANIFEST_DIR"));
+    for (name, words) in [
+        ("docs/scrubjay.toml", "config"),
+        ("docs/configuration.md", "live-options"),
+    ] {
+        let document = std::fs::read_to_string(format!("{root}/{name}")).expect(name);
+        let fresh = text(&run(words).stdout);
+        assert!(
+            document.contains(&fresh),
+            "{name} is not fresh: run `cargo xtask docs`"
+        );
+    }
     let table = text(&run("options").stdout);
     for name in ["COMPAT.md", "docs/options.md"] {
         let path = format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));

@@ -13,6 +13,12 @@ pub fn settings(options: &Options) -> Vec<(&'static str, String)> {
         .collect()
 }
 
+/// The lines that follow them: where each value came from.
+pub fn origins(options: &Options) -> impl Iterator<Item = (String, String)> {
+    let rows = ROWS.iter().filter(|row| !row.stat.is_empty());
+    rows.map(|row| (format!("origin_{}", row.stat), options.origin(row.name).text(row)))
+}
+
 fn setting(row: &Row, options: &Options) -> String {
     match row.show {
         Some(show) => show(options),
@@ -21,10 +27,24 @@ fn setting(row: &Row, options: &Options) -> String {
     }
 }
 
+/// The options that change while the server runs, in Markdown.
+pub fn live_markdown() -> String {
+    let mut text =
+        String::from("| in the file | on the command line | in `stats settings` |\n|---|---|---|\n");
+    for row in ROWS.iter().filter(|row| row.live.is_some()) {
+        let stat = match row.stat {
+            "" => String::new(),
+            stat => format!("`{stat}`"),
+        };
+        text.push_str(&format!("| `{}` | `{}` | {stat} |\n", row.long(), row.spelling()));
+    }
+    text
+}
+
 /// The table of all options in Markdown, one row an option.
 pub fn markdown() -> String {
     let mut text = String::from(
-        "| option | long | value | default | what it does | compared with memcached |\n|---|---|---|---|---|---|\n",
+        "| option | long | value | default | what it does | live | compared with memcached |\n|---|---|---|---|---|---|---|\n",
     );
     for row in ROWS {
         let compared = match row.effect {
@@ -48,6 +68,7 @@ pub fn markdown() -> String {
             value,
             row.default.to_owned(),
             row.help.to_owned(),
+            if row.live.is_some() { "yes" } else { "" }.to_owned(),
             compared,
         ];
         text.push_str(&format!("| {} |\n", cells.join(" | ")));

@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::row::{Effect, Kind, Row, size_text};
-use super::{EXIT_USAGE, Options, Protocol, ROWS, admin, cpus, tls, udp};
+use super::{EXIT_USAGE, File, Options, Origin, Protocol, ROWS, admin, cpus, tls, udp};
 
 /// What the options depend on besides the command line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,6 +72,9 @@ fn argument(row: &'static Row) -> Arg {
     }
     if let Kind::Choice { words, .. } = row.kind {
         add(words.join(", "));
+    }
+    if row.live.is_some() {
+        add("live".to_owned());
     }
     match row.effect {
         Effect::None(why) => add(format!("no effect: {why}")),
@@ -156,7 +159,7 @@ fn nearest_option(argument: &str) -> Option<String> {
 }
 
 /// The name that takes the fewest edits to reach from `word`, if they are few.
-fn nearest(word: &str, names: impl Iterator<Item = String>) -> Option<String> {
+pub(super) fn nearest(word: &str, names: impl Iterator<Item = String>) -> Option<String> {
     let edits_max = 1 + word.len() / 4;
     names
         .map(|name| (edit_distance(word, &name), name))
@@ -184,7 +187,22 @@ fn edit_distance(left: &str, right: &str) -> usize {
 /// # Errors
 /// [`OptionError`] says which value is wrong, what is accepted, and what to do.
 pub fn resolve(matches: &ArgMatches, environment: &Environment) -> Result<Options, OptionError> {
+    resolve_with(matches, None, environment)
+}
+
+/// As [`resolve`], with what `file` says where the command line says nothing.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_with(
+    matches: &ArgMatches,
+    file: Option<&File>,
+    environment: &Environment,
+) -> Result<Options, OptionError> {
     let mut options = Options::default();
+    if let Some(file) = file {
+        file.apply(&mut options, |row| is_given(matches, row.name))?;
+    }
     for (_, row, value) in in_order(matches) {
         if matches!(row.kind, Kind::Extended) {
             let list = value.unwrap_or_default();
@@ -196,8 +214,10 @@ pub fn resolve(matches: &ArgMatches, environment: &Environment) -> Result<Option
             apply(&mut options, row, value, true)?;
         }
     }
-    for _ in 0..matches.get_count("verbose") {
-        options.verbosity = options.verbosity.saturating_add(1);
+    let verbosity = matches.get_count("verbose");
+    if verbosity > 0 {
+        options.verbosity = verbosity;
+        options.note_origin("verbose", Origin::Flag);
     }
     settle_memory(&mut options, environment)?;
     settle_listeners(&mut options, environment)?;
@@ -212,19 +232,22 @@ pub fn resolve(matches: &ArgMatches, environment: &Environment) -> Result<Option
 /// Stands for the `no_` form of a flag; no value can be this, arguments hold no zero byte.
 const OFF: &str = "\0";
 
+fn is_given(matches: &ArgMatches, name: &str) -> bool {
+    matches.value_source(name) == Some(ValueSource::CommandLine)
+}
+
 /// The options as they stand on the command line; a later one overrides an earlier one, behind `-o` too.
 fn in_order(matches: &ArgMatches) -> Vec<(usize, &'static Row, Option<&str>)> {
     let mut all = Vec::new();
-    let is_given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     for row in ROWS
         .iter()
         .filter(|row| !matches!(row.kind, Kind::Print | Kind::Count(_)))
     {
-        if row.negatable && is_given(&negated(row)) {
+        if row.negatable && is_given(matches, &negated(row)) {
             let indices = matches.indices_of(&negated(row)).into_iter().flatten();
             all.extend(indices.map(|index| (index, row, Some(OFF))));
         }
-        if !is_given(row.name) {
+        if !is_given(matches, row.name) {
             continue;
         }
         let indices: Vec<usize> = matches.indices_of(row.name).into_iter().flatten().collect();
@@ -272,21 +295,32 @@ fn apply_extended(options: &mut Options, text: &str) -> Result<(), OptionError> 
 }
 
 fn apply(options: &mut Options, row: &'static Row, value: Option<&str>, on: bool) -> Result<(), OptionError> {
-    let refuse = |why: &str| {
-        let spelling = row.spelling();
+    let spelling = row.spelling();
+    set(options, row, value, on, &spelling).map_err(|why| {
         let given = value.map_or(String::new(), |value| match row.extended {
             true => format!("={value}"),
             false => format!(" {value}"),
         });
-        Err(OptionError::new(row.exit, format!("{spelling}{given}: {why}")))
-    };
+        OptionError::new(row.exit, format!("{spelling}{given}: {why}"))
+    })?;
+    options.note_origin(row.name, Origin::Flag);
+    Ok(())
+}
+
+/// Puts a value where it belongs; the error says what is wrong with it. `spelling` is how the user writes the option.
+pub(super) fn set(
+    options: &mut Options,
+    row: &'static Row,
+    value: Option<&str>,
+    on: bool,
+    spelling: &str,
+) -> Result<(), String> {
+    let refuse = |why: &str| Err(why.to_owned());
     match row.effect {
         Effect::Refused(why) => return refuse(why),
         // `-U 0` and the like ask for what is there anyway.
         Effect::None(why) if on && value != Some(row.default) && options.given(row.name).is_none() => {
-            options
-                .notices
-                .push(format!("{} has no effect: {why}", row.spelling()));
+            options.notices.push(format!("{spelling} has no effect: {why}"));
         }
         _ => {}
     }
@@ -316,9 +350,7 @@ fn apply(options: &mut Options, row: &'static Row, value: Option<&str>, on: bool
             false => return refuse(&wanted()),
         },
         (Kind::Text { set, .. }, Some(text)) => {
-            if let Err(why) = set(options, text) {
-                return refuse(&why);
-            }
+            set(options, text)?;
         }
     }
     let text = value.map_or_else(|| if on { "yes" } else { "no" }.to_owned(), str::to_owned);
@@ -342,9 +374,12 @@ pub fn parse_size(text: &str, unit: u64) -> Option<u64> {
 
 fn settle_memory(options: &mut Options, environment: &Environment) -> Result<(), OptionError> {
     if let Some(limit) = environment.memory_limit {
-        let share = (limit / 5 * 4) as usize;
+        // Whole megabytes, as -m counts.
+        let share = ((limit / 5 * 4).max(1 << 20) as usize) & !((1 << 20) - 1);
         if options.given("memory-limit").is_none() && options.memory_max > share {
             options.memory_max = share;
+            options.given.push(("memory-limit", format!("{}m", share >> 20)));
+            options.note_origin("memory-limit", Origin::Machine("cgroup"));
             options.item_size_max = options.item_size_max.min(share / 2);
             options.notices.push(format!(
                 "-m is {} here, 80 % of the cgroup's memory limit of {}",

@@ -23,6 +23,10 @@ pub struct Row {
     pub show: Option<fn(&Options) -> String>,
     /// How it compares with memcached.
     pub effect: Effect,
+    /// Each time it is given adds to it.
+    pub many: bool,
+    /// Takes it over from newly read options while the server runs; `None`: it takes effect at the next start.
+    pub live: Option<fn(&mut Options, &Options)>,
     /// Exit status when its value is refused, as memcached's.
     pub exit: u8,
     /// One sentence for the user.
@@ -150,6 +154,8 @@ impl Row {
             stat: "",
             show: None,
             effect: Effect::Same,
+            many: false,
+            live: None,
             exit: 1,
             help,
         }
@@ -267,6 +273,16 @@ impl Row {
     pub(super) const fn refused(self, why: &'static str) -> Row {
         let effect = Effect::Refused(why);
         Row { effect, ..self }
+    }
+
+    pub(super) const fn many(self) -> Row {
+        let many = true;
+        Row { many, ..self }
+    }
+
+    pub(super) const fn live(self, take: fn(&mut Options, &Options)) -> Row {
+        let live = Some(take);
+        Row { live, ..self }
     }
 
     pub(super) const fn exit(self, exit: u8) -> Row {

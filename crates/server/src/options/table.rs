@@ -6,7 +6,7 @@
 use scrubjay_io::driver::choice as driver;
 
 use super::row::{Kind, Row};
-use super::{EXIT_USAGE, Options, Protocol, admin, cpus, listen, tls, udp};
+use super::{EXIT_USAGE, LogFormat, Options, Protocol, admin, cpus, listen, tls, udp};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -32,10 +32,13 @@ pub const ROWS: &[Row] = &[
         .shows("udpport", |o| o.udp_port.to_string())
         .differs("a value that is no number is refused instead of read as 0; large replies go to allowed networks only (--udp-allow)"),
     Row::text("udp-allow", "cidr", udp::set_allowed, "Networks whose peers get replies of any length over UDP, such as 10.0.0.0/8, several with commas; this machine always does. Addresses of datagrams are easily forged, so allow only networks that forged ones cannot reach you from")
-        .stat("udp_allow"),
+        .stat("udp_allow")
+        .many()
+        .live(|o, new| o.udp_allowed.clone_from(&new.udp_allowed)),
     Row::number("udp-amplification", 1, 1000, |o, n| o.udp_amplification = n as u32, "Other peers get at most this many bytes over UDP for each that they sent; a longer reply is refused in a short one")
         .default("3")
-        .shows("udp_amplification", |o| o.udp_amplification.to_string()),
+        .shows("udp_amplification", |o| o.udp_amplification.to_string())
+        .live(|o, new| o.udp_amplification = new.udp_amplification),
     Row::text("unix-socket", "file", set_unix_socket, "Unix socket to listen on, instead of TCP")
         .short('s')
         .shows("domain_socket", |o| o.unix_socket.clone().unwrap_or_else(|| "NULL".to_owned())),
@@ -46,19 +49,23 @@ pub const ROWS: &[Row] = &[
     Row::text("listen", "addr", listen::set, "Address to listen on: HOST, HOST:PORT, [IPv6]:PORT, * for all; several with commas, or by giving it again. Beside -Z, notls: before one leaves it in the clear, mtls: demands a client certificate there, btls: does not")
         .short('l').default("127.0.0.1")
         .shows("inter", |o| if o.listen.is_empty() { "NULL".to_owned() } else { listen::text(&o.listen) })
-        .differs("without it, only this machine is served (127.0.0.1); memcached serves every network"),
+        .differs("without it, only this machine is served (127.0.0.1); memcached serves every network")
+        .many(),
     Row::number("listen-backlog", 1, 1 << 20, |o, n| o.listen_backlog = n as u32, "Connections the kernel may queue before they are accepted")
         .short('b').default("1024")
         .shows("tcp_backlog", |o| o.listen_backlog.to_string()),
     Row::number("conn-limit", 1, 1 << 24, |o, n| o.conn_limit = n as usize, "Most connections at a time")
         .short('c').default("1024")
-        .shows("maxconns", |o| o.conn_limit.to_string()),
+        .shows("maxconns", |o| o.conn_limit.to_string())
+        .live(|o, new| o.conn_limit = new.conn_limit),
     Row::number("connections-per-address", 0, 1 << 24, |o, n| o.connections_per_address = n as usize, "Most connections of one IP address (of IPv6, of one /64) at a time; 0 any number")
         .default("0")
-        .shows("connections_per_address", |o| o.connections_per_address.to_string()),
+        .shows("connections_per_address", |o| o.connections_per_address.to_string())
+        .live(|o, new| o.connections_per_address = new.connections_per_address),
     Row::number("connections-per-user", 0, 1 << 24, |o, n| o.connections_per_user = u32::try_from(n).ok().filter(|most| *most > 0), "Most connections of one user of -Y at a time; 0 any number")
         .default("0").exit(EXIT_USAGE)
-        .shows("connections_per_user", |o| o.connections_per_user.unwrap_or(0).to_string()),
+        .shows("connections_per_user", |o| o.connections_per_user.unwrap_or(0).to_string())
+        .live(|o, new| o.connections_per_user = new.connections_per_user),
     Row::choice("protocol", &["auto", "ascii", "binary"], |o, word| o.protocol = Protocol::from_word(word), "Protocol spoken: told from the first byte (auto), or only one")
         .short('B').default("auto").exit(EXIT_USAGE)
         .shows("binding_protocol", |o| o.protocol.setting().to_owned()),
@@ -67,7 +74,8 @@ pub const ROWS: &[Row] = &[
     Row::size("memory-limit", MIB, MIB, 64 * TIB, |o, n| o.memory_max = n as usize, "Memory for everything the cache keeps, in megabytes, or with a suffix k, m, g or t")
         .short('m').default("64").exit(EXIT_USAGE)
         .shows("maxbytes", |o| o.memory_max.to_string())
-        .differs("covers index and buffers too; takes suffixes; the default is lowered to 80 % of a cgroup's memory limit"),
+        .differs("covers index and buffers too; takes suffixes; the default is lowered to 80 % of a cgroup's memory limit")
+        .live(|o, new| o.memory_max = new.memory_max),
     Row::size("max-item-size", 1, KIB, GIB, |o, n| o.item_size_max = n as usize, "Largest item, in bytes, or with a suffix k, m or g; at most half of the memory limit")
         .short('I').default("1m").exit(EXIT_USAGE)
         .shows("item_size_max", |o| o.item_size_max.to_string())
@@ -100,7 +108,8 @@ pub const ROWS: &[Row] = &[
     Row::number("max-reqs-per-event", 1, 1 << 20, |o, n| o.requests_per_turn = n as usize, "Requests of one connection that are answered before others have their turn")
         .short('R').default("1024")
         .differs("memcached's default is 20; here what was read together is answered with one write, and a turn is bounded by bytes as well")
-        .shows("reqs_per_event", |o| o.requests_per_turn.to_string()),
+        .shows("reqs_per_event", |o| o.requests_per_turn.to_string())
+        .live(|o, new| o.requests_per_turn = new.requests_per_turn),
     Row::text("napi-ids", "num", ignore_text, "Number of NAPI ids to spread connections by")
         .short('N').stat("num_napi_ids")
         .no_effect("connections are spread over the workers without looking at network queues"),
@@ -108,19 +117,23 @@ pub const ROWS: &[Row] = &[
     // What clients may do.
     Row::flag("enable-shutdown", |o, _| o.shutdown_enabled = true, "Allow the `shutdown` command")
         .short('A')
-        .shows("shutdown_command", |o| yes_no(o.shutdown_enabled)),
+        .shows("shutdown_command", |o| yes_no(o.shutdown_enabled))
+        .live(|o, new| o.shutdown_enabled = new.shutdown_enabled),
     Row::flag("disable-flush-all", |o, _| o.flush_enabled = false, "Refuse the `flush_all` command")
         .short('F')
-        .shows("flush_enabled", |o| yes_no(o.flush_enabled)),
+        .shows("flush_enabled", |o| yes_no(o.flush_enabled))
+        .live(|o, new| o.flush_enabled = new.flush_enabled),
     Row::flag("disable-dumping", |o, _| o.dump_enabled = false, "Refuse `stats cachedump` and `lru_crawler metadump`")
         .short('X')
         .shows("dump_enabled", |o| yes_no(o.dump_enabled))
-    .no_effect("there are no commands that dump keys"),
+    .no_effect("there are no commands that dump keys")
+        .live(|o, new| o.dump_enabled = new.dump_enabled),
     Row::flag("disable-watch", |_, _| {}, "Refuse the `watch` command")
         .short('W').no_effect(NO_LOGS),
     Row::text("stat-delimiter", "char", set_stat_delimiter, "Character that ends the prefix of a key in `stats detail`, which it turns on")
         .short('D').default(":")
-        .shows("stat_key_prefix", |o| o.stat_delimiter.to_string()),
+        .shows("stat_key_prefix", |o| o.stat_delimiter.to_string())
+        .live(|o, new| (o.stat_delimiter, o.detail_enabled) = (new.stat_delimiter, new.detail_enabled)),
     Row::flag("enable-sasl", |o, _| o.sasl = true, "Speak the binary protocol only, in which users log in by SASL PLAIN; needs -Y")
         .short('S').exit(EXIT_USAGE)
         .shows("auth_enabled_sasl", |o| yes_no(o.sasl))
@@ -128,7 +141,8 @@ pub const ROWS: &[Row] = &[
     Row::text("auth-file", "file", set_auth_file, "File of users, a line each: NAME:PASSWORD; without a login nothing else is answered")
         .short('Y').exit(EXIT_USAGE)
         .shows("auth_enabled_ascii", |o| o.auth_file.clone().unwrap_or_else(|| yes_no(false)))
-        .differs("holds for the binary protocol too, by SASL PLAIN; knows hashed passwords and rights; is read again when it changes"),
+        .differs("holds for the binary protocol too, by SASL PLAIN; knows hashed passwords and rights; is read again when it changes")
+        .live(|o, new| o.auth_file.clone_from(&new.auth_file)),
     Row::flag("enable-ssl", |o, _| o.tls.enabled = true, "Encrypt TCP connections with TLS; needs -o ssl_chain_cert and ssl_key")
         .short('Z').exit(EXIT_USAGE)
         .shows("ssl_enabled", |o| yes_no(o.tls.enabled)),
@@ -144,9 +158,16 @@ pub const ROWS: &[Row] = &[
         .differs("root need not give it when only loopback or a Unix socket is served"),
     Row::flag("enable-coredumps", |o, _| o.core_dumps = true, "Allow core dumps of any size")
         .short('r'),
-    Row::count("verbose", |o| o.verbosity = o.verbosity.saturating_add(1), "Say more: -v warnings, -vv the memory layout and requests, -vvv everything")
+    Row::count("verbose", |o| o.verbosity = o.verbosity.saturating_add(1), "Say more: -v what the server does by itself, -vv connections too; without it warnings, errors, start and stop")
         .short('v')
-        .shows("verbosity", |o| o.verbosity.to_string()),
+        .shows("verbosity", |o| o.verbosity.to_string())
+        .live(|o, new| o.verbosity = new.verbosity),
+    Row::text("config", "file", ignore_text, "File of options, in TOML: each by its long name, such as memory-limit = \"1g\". What the command line says goes before it; SIGHUP reads it again. `scrubjay check` looks for mistakes")
+        .exit(EXIT_USAGE),
+    Row::choice("log-format", &["text", "logfmt", "json"], |o, word| o.log_format = LogFormat::from_word(word), "How lines on standard error look: for people, as key=value, or a JSON object each")
+        .default("text")
+        .shows("log_format", |o| o.log_format.word().to_owned())
+        .live(|o, new| o.log_format = new.log_format),
     Row::special("help", Kind::Print, "Print help: -h the options that do something, --help all").short('h'),
     Row::special("license", Kind::Print, "Print the licence").short('i'),
     Row::special("version", Kind::Print, "Print the version").short('V'),
@@ -156,7 +177,8 @@ pub const ROWS: &[Row] = &[
     // Behind -o.
     Row::flag("maxconns_fast", |o, on| o.reject_over_limit = on, "Refuse connections over the limit at once; no_maxconns_fast lets them wait")
         .extended().negatable().default("on")
-        .shows("maxconns_fast", |o| yes_no(o.reject_over_limit)),
+        .shows("maxconns_fast", |o| yes_no(o.reject_over_limit))
+        .live(|o, new| o.reject_over_limit = new.reject_over_limit),
     Row::flag("huge_pages", |o, on| o.collapse = on, "Put huge pages under memory in full use as time goes by, from -m 512 up, where the kernel can (Linux 6.1)")
         .extended().negatable().default("yes")
         .shows("huge_pages", |o| yes_no(o.collapse)),
@@ -166,10 +188,12 @@ pub const ROWS: &[Row] = &[
     Row::number("idle_timeout", 0, u32::MAX as i64, |o, n| o.idle_timeout_secs = n as u32, "Close connections that were silent for this long; 0 never")
         .extended().unit("seconds").default("0")
         .shows("idle_timeout", |o| o.idle_timeout_secs.to_string())
-        .differs("a value that is no number is refused instead of read as 0"),
+        .differs("a value that is no number is refused instead of read as 0")
+        .live(|o, new| o.idle_timeout_secs = new.idle_timeout_secs),
     Row::number("busy_poll", 0, 10_000, |o, n| o.busy_poll_micros = n as u32, "A worker looks for requests for this long before it sleeps, as long as some come in such a time: answers are faster and cores busier; 0 not at all")
         .extended().unit("microseconds").default("0")
-        .shows("busy_poll", |o| o.busy_poll_micros.to_string()),
+        .shows("busy_poll", |o| o.busy_poll_micros.to_string())
+        .live(|o, new| o.busy_poll_micros = new.busy_poll_micros),
     Row::text("worker_cpus", "list", cpus::set, "CPUs that the workers stay on, the first on the first of the list and so on, such as 0:2-5; as many as workers (-t) at least")
         .extended().exit(EXIT_USAGE)
         .shows("worker_cpus", |o| if o.cpus.is_empty() { "any".to_owned() } else { cpus::text(&o.cpus) }),

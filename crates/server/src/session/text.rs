@@ -227,7 +227,7 @@ fn handle_line(
             return Progress::Consumed(line.len);
         }
         Ok(Request::Quit | Request::Http) => return Progress::Close,
-        Ok(Request::Shutdown { mode }) if context.shared.options.shutdown_enabled => {
+        Ok(Request::Shutdown { mode }) if context.shutdown_enabled() => {
             return shut_down(context, mode, line.len, output.bytes());
         }
         _ => {}
@@ -430,10 +430,10 @@ fn execute(
         Request::FlushAll { .. } => reply::FLUSH_OFF,
         Request::Verbosity { level } => {
             let level = u8::try_from(level).unwrap_or(u8::MAX);
-            context
-                .shared
-                .verbosity
-                .store(level, std::sync::atomic::Ordering::Relaxed);
+            context.shared.change(|options| {
+                options.verbosity = level;
+                options.note_command("verbose", "verbosity");
+            });
             "OK"
         }
         Request::Version => {
@@ -465,13 +465,13 @@ fn set_memory_limit(context: &mut Context<'_>, megabytes: u64) -> Words {
         return reply::MEMLIMIT_IN_BYTES;
     }
     let wanted = (megabytes as usize) << 20;
-    // From an eighth to eight times of what it was at start.
-    let options = &context.shared.options;
-    let bounds = (options.memory_max / 8).max(2 * options.item_size_max)..=options.memory_max * 8;
-    if !bounds.contains(&wanted) {
+    if !context.shared.memory_bounds().contains(&wanted) {
         return reply::MEMLIMIT_OUT_OF_BOUNDS;
     }
-    context.shared.cache.set_memory_max(wanted);
+    context.shared.change(|options| {
+        options.memory_max = wanted;
+        options.note_command("memory-limit", "cache_memlimit");
+    });
     "OK"
 }
 

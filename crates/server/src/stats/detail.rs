@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::options::Options;
@@ -16,18 +16,32 @@ const PREFIXES_MAX: usize = 4096;
 
 /// Whether requests are counted.
 #[derive(Debug)]
-pub struct Switch(AtomicBool);
+pub struct Switch {
+    is_on: AtomicBool,
+    /// Ends a prefix.
+    delimiter: AtomicU8,
+}
 
 impl Switch {
     /// On from the start where a delimiter was given.
     pub fn new(options: &Options) -> Switch {
-        Switch(AtomicBool::new(options.detail_enabled))
+        Switch {
+            is_on: AtomicBool::new(options.detail_enabled),
+            delimiter: AtomicU8::new(options.stat_delimiter as u8),
+        }
+    }
+
+    /// As `options` have it now.
+    pub(crate) fn set(&self, options: &Options) {
+        self.delimiter
+            .store(options.stat_delimiter as u8, Ordering::Relaxed);
+        self.is_on.store(options.detail_enabled, Ordering::Relaxed);
     }
 
     /// Whether requests are counted now.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_on.load(Ordering::Relaxed)
     }
 }
 
@@ -55,8 +69,8 @@ impl Detail {
     /// Counts a request. A key without the delimiter has no prefix and is not counted.
     #[cold]
     #[inline(never)]
-    pub(crate) fn note(&self, options: &Options, key: &[u8], request: Request) {
-        let delimiter = options.stat_delimiter as u8;
+    pub(crate) fn note(&self, switch: &Switch, key: &[u8], request: Request) {
+        let delimiter = switch.delimiter.load(Ordering::Relaxed);
         let Some(len) = key.iter().position(|&byte| byte == delimiter) else {
             return;
         };
@@ -86,7 +100,10 @@ impl Detail {
 pub(crate) fn switch(shared: &Shared, word: &[u8]) -> bool {
     let on = word == b"on";
     if on || word == b"off" {
-        shared.detail.0.store(on, Ordering::Relaxed);
+        shared.change(|options| {
+            options.detail_enabled = on;
+            options.note_command("stat-delimiter", "stats detail");
+        });
     }
     on || word == b"off"
 }

@@ -1,0 +1,63 @@
+//! Limits that were reached: what the log tells of them, and what to do about it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use scrubjay_server::service::Shared;
+
+use crate::log;
+
+/// What was seen at the last look.
+#[derive(Debug, Default)]
+pub struct Watch {
+    refused: u64,
+    refused_of_address: u64,
+    waiting: u64,
+    is_full: bool,
+}
+
+impl Watch {
+    /// Looks, now and then, and tells what is new.
+    pub fn look(&mut self, shared: &Shared) {
+        let net = &shared.net;
+        let most = || shared.options_now().conn_limit;
+        if rose(&net.rejected_connections, &mut self.refused) {
+            log::warning_of(
+                "refused",
+                &format!(
+                    "there are as many connections as -c allows, {}, and more are refused; raise -c, or close idle ones with \
+                     -o idle_timeout",
+                    most()
+                ),
+            );
+        }
+        if rose(&net.listen_disabled_num, &mut self.waiting) {
+            log::warning_of(
+                "waiting",
+                &format!(
+                    "connections wait to be accepted: there are as many as -c allows, {}, or no descriptors are left; raise -c \
+                     or ulimit -n",
+                    most()
+                ),
+            );
+        }
+        if rose(&net.rejected_by_address, &mut self.refused_of_address) {
+            log::warning_of(
+                "refused_of_address",
+                "an address has as many connections as --connections-per-address allows, and more are refused; see who it is \
+                 with `stats conns`, or raise that limit",
+            );
+        }
+        if !self.is_full && shared.cache.counters().removed.evicted > 0 {
+            self.is_full = true;
+            log::notice(
+                "the memory is full: from now on items are evicted for new ones; `scrubjay mrc` tells what more memory would bring",
+            );
+        }
+    }
+}
+
+/// Whether a count is higher than it was.
+fn rose(count: &AtomicU64, seen: &mut u64) -> bool {
+    let now = count.load(Ordering::Relaxed);
+    std::mem::replace(seen, now) < now
+}
