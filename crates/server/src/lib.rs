@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod commands;
+pub mod observe;
 pub mod options;
 pub mod service;
 pub mod session;

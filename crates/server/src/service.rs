@@ -1,10 +1,11 @@
 //! What the event loop calls: a session for each connection, over one cache.
 
 use std::sync::atomic::AtomicU8;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{Cache, PinnedSlice, Worker};
+use scrubjay_io::clock::Clock;
 use scrubjay_net::{Control, Counters, Handled, Output, Peer, Service};
 use scrubjay_tls::Tls;
 
@@ -35,6 +36,8 @@ pub struct Shared {
     pub(crate) counters: Mutex<Vec<Arc<WorkerCounters>>>,
     /// Whether requests are counted by prefix of key.
     pub detail: Switch,
+    /// The clock of the workers, where requests are measured; set once, before the first.
+    pub clock: OnceLock<Clock>,
     /// What `stats reset` found and subtracts since.
     pub(crate) baseline: Mutex<Baseline>,
 }
@@ -61,6 +64,7 @@ impl Shared {
             verbosity,
             counters,
             detail,
+            clock: OnceLock::new(),
             baseline,
         })
     }

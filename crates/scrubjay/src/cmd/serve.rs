@@ -198,6 +198,7 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
     let auth = users.as_ref().map(UsersFile::auth);
     let config = net_config(&options);
     let shared = Shared::new(Arc::clone(&cache), options, auth, tls);
+    shared.clock.get_or_init(|| clock);
     start_helpers(&shared, clock, users)
         .and_then(|()| start_admin(&shared, clock, admin))
         .map_err(|error| refused("cannot start a thread", error))?;
