@@ -11,7 +11,7 @@ mod latency;
 mod markdown;
 mod memcached;
 
-pub(crate) use connections::connection;
+pub use connections::connection;
 pub use markdown::markdown;
 pub use memcached::why_absent;
 

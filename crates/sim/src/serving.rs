@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::Cache;
+use scrubjay_io::clock::Clock;
 use scrubjay_io::file;
 use scrubjay_server::auth::{Auth, FILE_LEN_MAX};
 use scrubjay_server::options::{self, Environment};
@@ -65,6 +66,11 @@ impl Serving {
     /// One worker's service.
     pub fn service(&self) -> CacheService {
         CacheService::new(&self.shared)
+    }
+
+    /// Measures requests by the real clock from here on; nothing but `stats latency` depends on it.
+    pub fn start_clock(&self) {
+        self.shared.clock.get_or_init(Clock::start);
     }
 
     /// The cache.

@@ -29,9 +29,9 @@ fn class_of(nanos: u64) -> usize {
     if bit < FIRST_BIT {
         return 0;
     }
-    // What is left of the number behind its highest bit, as a fraction of 2^32.
-    let fraction = (nanos << (63 - bit) << 1) >> 32;
-    let part = (fraction * PER_OCTAVE as u64) >> 32;
+    // What is left of the number behind its highest bit, as a fraction of 2^64.
+    let fraction = nanos << (63 - bit) << 1;
+    let part = (u128::from(fraction) * PER_OCTAVE as u128) >> 64;
     (1 + (bit - FIRST_BIT) as usize * PER_OCTAVE + part as usize).min(CLASSES - 1)
 }
 
@@ -171,7 +171,8 @@ impl Distribution {
     /// Classes that are not empty: their end in nanoseconds, and their count.
     pub fn classes(&self) -> impl Iterator<Item = (u64, u64)> {
         let numbered = self.classes.iter().enumerate();
-        numbered.filter_map(|(class, count)| (*count > 0).then(|| (bound(class + 1), *count)))
+        let counted = numbered.filter(|(_, count)| **count > 0);
+        counted.map(|(class, count)| (bound(class + 1), *count))
     }
 }
 

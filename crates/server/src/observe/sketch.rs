@@ -126,7 +126,9 @@ mod tests {
     #[test]
     fn any_hash_has_its_register() {
         let sketch = Sketch::default();
-        [0, u64::MAX, 1, 1 << 63].map(|hash| sketch.note(hash));
+        [0, u64::MAX, 1, 1 << 63]
+            .into_iter()
+            .for_each(|hash| sketch.note(hash));
         assert_eq!(
             count([&sketch].into_iter()),
             3,
