@@ -35,10 +35,11 @@ function showPrefixes(prefixes) {
 
 function showTtls(ttls, before, passed) {
   const total = Object.values(ttls).reduce((sum, count) => sum + count, 0);
-  fill("ttls-table", Object.entries(ttls).map(([name, count]) => {
+  fill("ttls-table", Object.keys(TTLS).map(name => {
+    const count = ttls[name];
     const rate = before && count >= before[name] ? (count - before[name]) / passed : null;
     const share = total ? count / total : 0;
-    return [TTLS[name] ?? name, { content: whole.format(count), value: count, of: `ttl:${name}` }, rateOf(rate), percentOf(share), bar(share)];
+    return [TTLS[name], { content: whole.format(count), value: count, of: `ttl:${name}` }, rateOf(rate), percentOf(share), bar(share)];
   }));
 }
 

@@ -21,6 +21,10 @@ export async function poll() {
     const unfilled = Math.max(0, used * answer.segment_size - live - expired - dead);
     return { used, age, live, expired, dead, unfilled, whole };
   });
+  // Those that were never used.
+  const most = Math.ceil(answer.segments_total / answer.per_cell);
+  const free = { used: 0, age: 0, live: 0, expired: 0, dead: 0, unfilled: 0, whole };
+  while (answer.cells.length < most) answer.cells.push(free);
   map = answer;
   show();
 }

@@ -130,6 +130,26 @@ pub const KINDS: &[(Kind, &str, &str, &str)] = &[
     ),
 ];
 
+/// Where the present moment is read in the middle of a turn, for measuring and nothing else.
+pub struct Stopwatch(Box<dyn Fn() -> Now + Send + Sync>);
+
+impl Stopwatch {
+    /// By the clock that `now` reads; the same that workers get their moments from.
+    pub fn new(now: impl Fn() -> Now + Send + Sync + 'static) -> Stopwatch {
+        Stopwatch(Box::new(now))
+    }
+
+    fn now(&self) -> Now {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Stopwatch {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Stopwatch")
+    }
+}
+
 /// In [`Observed::kind`]: nothing was done yet.
 const NONE: u8 = u8::MAX;
 
@@ -188,10 +208,14 @@ impl Observed {
 
     #[cold]
     fn begin(&self, shared: &Shared) {
-        let Some(clock) = shared.clock.get().filter(|_| shared.options.sample_interval > 0) else {
+        let Some(stopwatch) = shared
+            .stopwatch
+            .get()
+            .filter(|_| shared.options.sample_interval > 0)
+        else {
             return;
         };
-        self.taken_up.store(clock.now().nanos(), Ordering::Relaxed);
+        self.taken_up.store(stopwatch.now().nanos(), Ordering::Relaxed);
         self.kind.store(NONE, Ordering::Relaxed);
         self.is_many.store(false, Ordering::Relaxed);
         self.is_measuring.store(true, Ordering::Relaxed);
@@ -258,9 +282,11 @@ impl Observed {
             Some(_) => kind,
             None => return,
         };
-        let Some(clock) = shared.clock.get() else { return };
+        let Some(stopwatch) = shared.stopwatch.get() else {
+            return;
+        };
         let taken_up = Now::from_nanos(self.taken_up.load(Ordering::Relaxed));
-        self.service[kind].add(clock.now().nanos_since(taken_up));
+        self.service[kind].add(stopwatch.now().nanos_since(taken_up));
         self.wait[kind].add(taken_up.nanos_since(turn));
     }
 

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{Cache, PinnedSlice, Worker};
-use scrubjay_io::clock::Clock;
 use scrubjay_net::{Control, Counters, Handled, Output, Peer, Service};
 use scrubjay_tls::Tls;
 
 use crate::auth::{Auth, Rights};
+use crate::observe::Stopwatch;
 use crate::options::Options;
 use crate::session::{Context, Session};
 use crate::stats::detail::Switch;
@@ -36,8 +36,8 @@ pub struct Shared {
     pub(crate) counters: Mutex<Vec<Arc<WorkerCounters>>>,
     /// Whether requests are counted by prefix of key.
     pub detail: Switch,
-    /// The clock of the workers, where requests are measured; set once, before the first.
-    pub clock: OnceLock<Clock>,
+    /// Where requests are measured; set once, before the first.
+    pub stopwatch: OnceLock<Stopwatch>,
     /// What `stats reset` found and subtracts since.
     pub(crate) baseline: Mutex<Baseline>,
 }
@@ -64,7 +64,7 @@ impl Shared {
             verbosity,
             counters,
             detail,
-            clock: OnceLock::new(),
+            stopwatch: OnceLock::new(),
             baseline,
         })
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::Cache;
-use scrubjay_io::clock::Clock;
 use scrubjay_io::file;
 use scrubjay_server::auth::{Auth, FILE_LEN_MAX};
+use scrubjay_server::observe::Stopwatch;
 use scrubjay_server::options::{self, Environment};
 use scrubjay_server::service::{CacheService, Shared};
 
@@ -68,9 +68,9 @@ impl Serving {
         CacheService::new(&self.shared)
     }
 
-    /// Measures requests by the real clock from here on; nothing but `stats latency` depends on it.
-    pub fn start_clock(&self) {
-        self.shared.clock.get_or_init(Clock::start);
+    /// Measures requests from here on, by a clock that stands still.
+    pub fn start_stopwatch(&self) {
+        self.shared.stopwatch.get_or_init(|| Stopwatch::new(|| START));
     }
 
     /// The cache.

@@ -18,6 +18,7 @@ use scrubjay_io::process::{self, Launcher, PidFile, Signal};
 use scrubjay_io::thread::{Bell, spawn};
 use scrubjay_net::udp::{Policy, Words};
 use scrubjay_net::{Limits, Stop, UdpConfig};
+use scrubjay_server::observe::Stopwatch;
 use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Environment, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
 use scrubjay_tls::{Certificate, Secure, Tls};
@@ -198,7 +199,9 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
     let auth = users.as_ref().map(UsersFile::auth);
     let config = net_config(&options);
     let shared = Shared::new(Arc::clone(&cache), options, auth, tls);
-    shared.clock.get_or_init(|| clock);
+    shared
+        .stopwatch
+        .get_or_init(|| Stopwatch::new(move || clock.now()));
     start_helpers(&shared, clock, users)
         .and_then(|()| start_admin(&shared, clock, admin))
         .map_err(|error| refused("cannot start a thread", error))?;
