@@ -98,7 +98,7 @@ export function powerChart(svg, { points, mark, format }) {
 // Bars beside each other, as many of them with their label as there is room for.
 export function barChart(svg, { bars, format }) {
   const highest = niceCeiling(Math.max(...bars.map(bar => bar.value), 0));
-  const every = Math.max(1, Math.ceil(bars.length / 7));
+  const every = Math.max(1, Math.ceil(bars.length * 70 / (svg.clientWidth || 480)));
   const ticksX = bars.map(({ label }, at) => [(at + 0.5) / bars.length, label]).filter((_, at) => at % every === 0);
   const { x, y } = frame(svg, { max: highest, format, ticksX });
   const width = (x(1) - x(0)) / Math.max(1, bars.length);

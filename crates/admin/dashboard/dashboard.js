@@ -247,5 +247,11 @@ for (const id of ["throughput", "hits"]) {
 byId("throughput-table").closest("details").addEventListener("toggle", () => readings.length && renderTimes());
 // A page with everything open, to be printed or searched.
 if (location.hash === "#tables") document.querySelectorAll("details").forEach(details => { details.open = true; });
-new ResizeObserver(() => readings.length && render()).observe(byId("main"));
+// Charts are as wide as the page; how high it is, is no matter to them.
+let width = 0;
+new ResizeObserver(([{ contentRect }]) => {
+  if (contentRect.width === width) return;
+  width = contentRect.width;
+  requestAnimationFrame(() => readings.length && render());
+}).observe(byId("main"));
 poll();
