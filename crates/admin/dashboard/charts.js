@@ -19,16 +19,17 @@ function niceCeiling(value) {
 const MARGIN = { left: 52, right: 12, top: 10, bottom: 24 };
 
 // Empties `svg`, draws the grid and returns how values become coordinates there.
-function frame(svg, { max, format, ticksX }) {
+// `place`: where between the bottom, 0, and the top, 1, a value is; `ticksY`: the values that have a line.
+function frame(svg, { max, format, ticksX, ticksY = [0, max / 2, max], place = value => value / max }) {
   const width = svg.clientWidth || 480, height = svg.clientHeight || 190;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.replaceChildren();
   const x = share => MARGIN.left + share * (width - MARGIN.left - MARGIN.right);
-  const y = value => height - MARGIN.bottom - value / max * (height - MARGIN.top - MARGIN.bottom);
-  for (const part of [0, 0.5, 1]) {
-    const at = y(part * max);
+  const y = value => height - MARGIN.bottom - place(value) * (height - MARGIN.top - MARGIN.bottom);
+  for (const value of ticksY) {
+    const at = y(value);
     svg.append(element("line", { class: "grid", x1: x(0), x2: x(1), y1: at, y2: at }));
-    svg.append(element("text", { x: MARGIN.left - 6, y: at + 4, "text-anchor": "end" }, format(part * max)));
+    svg.append(element("text", { x: MARGIN.left - 6, y: at + 4, "text-anchor": "end" }, format(value)));
   }
   for (const [share, text] of ticksX) {
     const anchor = share > 0.97 ? "end" : share < 0.03 ? "start" : "middle";
@@ -40,8 +41,22 @@ function frame(svg, { max, format, ticksX }) {
 // Lines over time, the latest at the right. A value that is null leaves a gap.
 export function timeChart(svg, { series, slots, max, format, cursor }) {
   const highest = max ?? niceCeiling(Math.max(...series.flat().filter(value => value !== null), 0));
-  const ticksX = [[0, `${slots - 1} s ago`], [0.5, `${Math.round((slots - 1) / 2)} s`], [1, "now"]];
-  const { x, y, height } = frame(svg, { max: highest, format, ticksX });
+  lines(svg, frame(svg, { max: highest, format, ticksX: secondsAgo(slots) }), { series, slots, cursor });
+}
+
+// As `timeChart`, with a step for each power of ten.
+export function logTimeChart(svg, { series, slots, format, cursor }) {
+  const values = series.flat().filter(value => value > 0);
+  const first = Math.floor(Math.log10(Math.min(...values, 1e12)));
+  const [low, high] = values.length ? [first, Math.max(first + 1, Math.ceil(Math.log10(Math.max(...values))))] : [3, 6];
+  const ticksY = Array.from({ length: high - low + 1 }, (_, step) => 10 ** (low + step));
+  const place = value => (Math.log10(value) - low) / (high - low);
+  lines(svg, frame(svg, { format, ticksX: secondsAgo(slots), ticksY, place }), { series, slots, cursor });
+}
+
+const secondsAgo = slots => [[0, `${slots - 1} s ago`], [0.5, `${Math.round((slots - 1) / 2)} s`], [1, "now"]];
+
+function lines(svg, { x, y, height }, { series, slots, cursor }) {
   series.forEach((values, number) => {
     let path = "", isDrawing = false;
     values.forEach((value, at) => {
@@ -78,6 +93,18 @@ export function powerChart(svg, { points, mark, format }) {
   const at = x(share(mark.power));
   svg.append(element("line", { class: "cursor", x1: at, x2: at, y1: MARGIN.top, y2: height - MARGIN.bottom }));
   svg.append(element("circle", { class: "here", cx: at, cy: y(mark.value), r: 6 }));
+}
+
+// Bars beside each other, as many of them with their label as there is room for.
+export function barChart(svg, { bars, format }) {
+  const highest = niceCeiling(Math.max(...bars.map(bar => bar.value), 0));
+  const every = Math.max(1, Math.ceil(bars.length * 70 / (svg.clientWidth || 480)));
+  const ticksX = bars.map(({ label }, at) => [(at + 0.5) / bars.length, label]).filter((_, at) => at % every === 0);
+  const { x, y } = frame(svg, { max: highest, format, ticksX });
+  const width = (x(1) - x(0)) / Math.max(1, bars.length);
+  bars.forEach(({ value }, at) => svg.append(element("rect", {
+    class: "column", x: x(0) + at * width + width * 0.1, width: width * 0.8, y: y(value), height: y(0) - y(value),
+  })));
 }
 
 // Parts of a whole, side by side; `svg` is 1000 wide and 10 high, whatever its size.

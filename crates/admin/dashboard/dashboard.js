@@ -1,9 +1,13 @@
 // The page: asks stats.json once a second and shows what it says.
 
 import { bar, powerChart, slotAt, stack, timeChart } from "./charts.js";
+import * as connections from "./connections.js";
+import * as keys from "./keys.js";
+import * as latency from "./latency.js";
+import { ask, byId, bytesOf, fill, percentOf, rateOf, say, show, SLOTS, spanOf, whole } from "./page.js";
+import * as segments from "./segments.js";
 
-const PERIOD_MS = 1000, PATIENCE_MS = 5000, SLOTS = 121;
-const byId = id => document.getElementById(id);
+const PERIOD_MS = 1000;
 
 const PARTS = {
   live: "items that can be read",
@@ -21,64 +25,6 @@ const CAUSES = {
   flushed: "flush_all", invalidated: "invalidated", too_large: "new value too large", no_memory: "no memory for the new value",
   limit_lowered: "limit lowered",
 };
-
-const whole = new Intl.NumberFormat("en");
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
-const percentOf = ratio => ratio === null ? "–" : `${(100 * ratio).toFixed(1)} %`;
-const rateOf = value => value === null ? "–" : value < 10 && value > 0 ? value.toFixed(1) : short.format(Math.round(value));
-
-function bytesOf(bytes) {
-  if (bytes === null) return "–";
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let unit = 0;
-  while (bytes >= 1024 && unit < units.length - 1) { bytes /= 1024; unit += 1; }
-  return `${unit && bytes < 100 ? bytes.toFixed(1).replace(/\.0$/, "") : Math.round(bytes)} ${units[unit]}`;
-}
-
-function spanOf(seconds) {
-  const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
-  const first = units.findIndex(([size]) => seconds >= size);
-  if (first < 0) return "0 s";
-  return units.slice(first, first + 2).map(([size, name], at) => {
-    const count = Math.floor((at ? seconds % units[first][0] : seconds) / size);
-    return count || !at ? `${count} ${name}` : "";
-  }).join(" ").trim();
-}
-
-// Text that is there already is left alone, so that nothing is read out again.
-function say(target, text) {
-  if (target.textContent !== text) target.textContent = text;
-}
-
-// Shows a value wherever the page has a place for it, with the value itself beside its text.
-function show(name, value, text) {
-  for (const place of document.querySelectorAll(`[data-show="${name}"]`)) {
-    place.dataset.value = value ?? "";
-    say(place, text);
-  }
-}
-
-function fill(tableId, rows) {
-  const body = byId(tableId).tBodies[0];
-  body.replaceChildren(...rows.map(cells => {
-    const row = document.createElement("tr");
-    cells.forEach((cell, at) => {
-      const place = document.createElement(at ? "td" : "th");
-      if (!at) place.scope = "row";
-      const { content = cell, value, kind, swatch } = cell?.content === undefined ? {} : cell;
-      if (kind) place.className = kind;
-      if (value !== undefined) { place.dataset.value = value; place.dataset.of = cell.of; }
-      if (swatch) {
-        const box = document.createElement("i");
-        box.className = `swatch ${swatch}`;
-        place.append(box);
-      }
-      place.append(content);
-      row.append(place);
-    });
-    return row;
-  }));
-}
 
 // Readings, oldest first. The rates of each are against the one before.
 let readings = [];
@@ -127,6 +73,10 @@ function render() {
   renderMemory(stats, memory);
   renderRemovals(stats);
   renderCurve();
+  const before = readings.at(-2);
+  latency.show(answer);
+  keys.show(answer, before?.answer, before && (readings.at(-1).at - before.at) / 1000);
+  segments.show();
 }
 
 function renderTiles(stats, rates, memory) {
@@ -140,6 +90,7 @@ function renderTiles(stats, rates, memory) {
   show("live_share", live / stats.limit_maxbytes, percentOf(live / stats.limit_maxbytes));
   show("read_rate", rates?.read, bytesOf(rates ? rates.read : null));
   show("written_rate", rates?.written, bytesOf(rates ? rates.written : null));
+  show("time_in_listen_disabled_us", stats.time_in_listen_disabled_us, spanOf(stats.time_in_listen_disabled_us / 1e6));
   for (const name of ["limit_maxbytes", "connection_bytes"]) show(name, stats[name], bytesOf(stats[name]));
   for (const name of ["curr_items", "curr_connections", "max_connections", "total_connections", "rejected_connections",
     "rejected_by_address"]) show(name, stats[name], whole.format(stats[name]));
@@ -248,10 +199,6 @@ function sentence(answer) {
   }
 }
 
-async function ask(path) {
-  return fetch(path, { signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" });
-}
-
 async function why(event) {
   event.preventDefault();
   const key = byId("key").value;
@@ -271,6 +218,7 @@ async function poll() {
     try {
       const reply = await ask("stats.json");
       if (!reply.ok) throw new Error(reply.statusText);
+      await Promise.all([latency.poll(), segments.poll(), connections.poll()]);
       take(await reply.json());
       status.className = "good";
       say(status, "live");
@@ -297,5 +245,13 @@ for (const id of ["throughput", "hits"]) {
   byId(id).addEventListener("pointerleave", () => { cursor = null; if (readings.length) renderTimes(); });
 }
 byId("throughput-table").closest("details").addEventListener("toggle", () => readings.length && renderTimes());
-new ResizeObserver(() => readings.length && render()).observe(byId("main"));
+// A page with everything open, to be printed or searched.
+if (location.hash === "#tables") document.querySelectorAll("details").forEach(details => { details.open = true; });
+// Charts are as wide as the page; how high it is, is no matter to them.
+let width = 0;
+new ResizeObserver(([{ contentRect }]) => {
+  if (contentRect.width === width) return;
+  width = contentRect.width;
+  requestAnimationFrame(() => readings.length && render());
+}).observe(byId("main"));
 poll();

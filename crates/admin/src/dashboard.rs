@@ -33,6 +33,31 @@ pub const FILES: &[File] = &[
         content_type: "text/javascript; charset=utf-8",
         text: include_str!("../dashboard/charts.js"),
     },
+    File {
+        path: "/connections.js",
+        content_type: "text/javascript; charset=utf-8",
+        text: include_str!("../dashboard/connections.js"),
+    },
+    File {
+        path: "/keys.js",
+        content_type: "text/javascript; charset=utf-8",
+        text: include_str!("../dashboard/keys.js"),
+    },
+    File {
+        path: "/latency.js",
+        content_type: "text/javascript; charset=utf-8",
+        text: include_str!("../dashboard/latency.js"),
+    },
+    File {
+        path: "/page.js",
+        content_type: "text/javascript; charset=utf-8",
+        text: include_str!("../dashboard/page.js"),
+    },
+    File {
+        path: "/segments.js",
+        content_type: "text/javascript; charset=utf-8",
+        text: include_str!("../dashboard/segments.js"),
+    },
 ];
 
 #[cfg(test)]

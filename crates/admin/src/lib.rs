@@ -6,6 +6,7 @@
 //! bounded by what is tested already, and no request of the cache waits for one of these.
 
 mod dashboard;
+mod details;
 mod http;
 mod memory;
 mod metrics;

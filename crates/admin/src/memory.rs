@@ -87,8 +87,7 @@ mod tests {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), value.to_string()))
                 .collect(),
-            curve: Vec::new(),
-            started_unix_millis: 0,
+            ..Reading::default()
         }
     }
 

@@ -4,9 +4,17 @@
 //! go on working; what only scrubjay knows begins with `scrubjay_`. OpenMetrics wants counters to end in `_total`:
 //! `memcached_uptime_seconds` is a gauge therefore.
 
+mod times;
+mod worked;
+
 use std::fmt::Write as _;
 
-use crate::memory;
+use scrubjay_server::observe::{Distribution, Latency};
+
+use self::worked::{
+    commands, curve_limits, curve_ratios, escaped, labelled, listener_disabled, memory_parts, started,
+    version,
+};
 use crate::reading::Reading;
 
 /// Content type of the text. Source: OpenMetrics 1.0.0.
@@ -26,6 +34,7 @@ pub struct Metric {
 enum Kind {
     Counter,
     Gauge,
+    Histogram,
     Info,
 }
 
@@ -38,11 +47,13 @@ enum Samples {
     Each(&'static [(&'static str, &'static str)]),
     /// Every statistic whose name begins so; the rest of it is the value of the label.
     Prefixed(&'static str, &'static str),
+    /// How long requests took or waited.
+    Times(fn(&Latency) -> &Distribution),
     /// Anything else: labels and value.
     Worked(fn(&Reading) -> Vec<(String, String)>),
 }
 
-use Samples::{Each, Of, Prefixed, Worked};
+use Samples::{Each, Of, Prefixed, Times, Worked};
 
 const fn counter(name: &'static str, samples: Samples, help: &'static str) -> Metric {
     let kind = Kind::Counter;
@@ -56,6 +67,16 @@ const fn counter(name: &'static str, samples: Samples, help: &'static str) -> Me
 
 const fn gauge(name: &'static str, samples: Samples, help: &'static str) -> Metric {
     let kind = Kind::Gauge;
+    Metric {
+        name,
+        kind,
+        samples,
+        help,
+    }
+}
+
+const fn histogram(name: &'static str, times: fn(&Latency) -> &Distribution, help: &'static str) -> Metric {
+    let (kind, samples) = (Kind::Histogram, Times(times));
     Metric {
         name,
         kind,
@@ -123,6 +144,26 @@ const METRICS: &[Metric] = &[
         Of("store_no_memory"),
         "Stores refused for want of memory",
     ),
+    histogram(
+        "scrubjay_request_service_seconds",
+        |latency| &latency.service,
+        "Time from taking a request up to its reply, of the requests that were measured: one in -o sample_interval",
+    ),
+    histogram(
+        "scrubjay_request_wait_seconds",
+        |latency| &latency.wait,
+        "Time from the start of the worker's turn until the request was taken up, of the same requests",
+    ),
+    counter(
+        "scrubjay_sets_by_ttl",
+        Worked(|reading| labelled("ttl", &reading.ttls)),
+        "Stores by the life that they gave their item; kept: append and prepend",
+    ),
+    gauge(
+        "scrubjay_prefix_keys",
+        Worked(|reading| labelled("prefix", &reading.prefixes)),
+        "Different keys that were stored under a prefix, about; *: without one, or under others",
+    ),
     // Connections.
     gauge(
         "memcached_max_connections",
@@ -168,6 +209,11 @@ const METRICS: &[Metric] = &[
         "memcached_connections_listener_disabled",
         Of("listen_disabled_num"),
         "Times that accepting stopped because of the limit",
+    ),
+    counter(
+        "scrubjay_listener_disabled_seconds",
+        Worked(listener_disabled),
+        "Time during which accepting was stopped",
     ),
     counter(
         "memcached_connections_yielded",
@@ -265,6 +311,11 @@ const METRICS: &[Metric] = &[
         "Where the memory limit goes: live, expired and dead items, segments not filled yet, what the cache keeps beside items, free",
     ),
     gauge(
+        "scrubjay_index_is_resizing",
+        Of("hash_is_expanding"),
+        "1 while the index grows or shrinks",
+    ),
+    gauge(
         "scrubjay_unread_bytes",
         Of("unread_bytes"),
         "Bytes of items that nobody has read yet",
@@ -318,85 +369,6 @@ const METRICS: &[Metric] = &[
     ),
 ];
 
-/// Commands with the statistics of what came of them. Source of the labels: memcached_exporter.
-const OUTCOMES: &[(&str, &str, &str)] = &[
-    ("get", "hit", "get_hits"),
-    ("get", "miss", "get_misses"),
-    ("delete", "hit", "delete_hits"),
-    ("delete", "miss", "delete_misses"),
-    ("incr", "hit", "incr_hits"),
-    ("incr", "miss", "incr_misses"),
-    ("decr", "hit", "decr_hits"),
-    ("decr", "miss", "decr_misses"),
-    ("cas", "hit", "cas_hits"),
-    ("cas", "miss", "cas_misses"),
-    ("cas", "badval", "cas_badval"),
-    ("touch", "hit", "touch_hits"),
-    ("touch", "miss", "touch_misses"),
-    ("flush", "hit", "cmd_flush"),
-];
-
-fn commands(reading: &Reading) -> Vec<(String, String)> {
-    let labels = |command: &str, status: &str| format!("command=\"{command}\",status=\"{status}\"");
-    // Each cas is counted as a set, too.
-    let cas = ["cas_hits", "cas_misses", "cas_badval"].map(|name| reading.number(name));
-    let sets = reading.number("cmd_set").saturating_sub(cas.iter().sum());
-    let others = OUTCOMES.iter().map(|(command, status, name)| {
-        let value = reading.number(name).to_string();
-        (labels(command, status), value)
-    });
-    std::iter::once((labels("set", "hit"), sets.to_string()))
-        .chain(others)
-        .collect()
-}
-
-fn memory_parts(reading: &Reading) -> Vec<(String, String)> {
-    let parts = memory::parts(reading).into_iter();
-    parts
-        .map(|part| (format!("state=\"{}\"", part.name), part.bytes.to_string()))
-        .collect()
-}
-
-fn curve_ratios(reading: &Reading) -> Vec<(String, String)> {
-    let points = reading.curve.iter();
-    points
-        .filter_map(|point| {
-            Some((
-                format!("factor=\"{}\"", point.factor),
-                format!("{:.4}", point.miss_ratio?),
-            ))
-        })
-        .collect()
-}
-
-fn curve_limits(reading: &Reading) -> Vec<(String, String)> {
-    let points = reading.curve.iter();
-    points
-        .map(|point| {
-            (
-                format!("factor=\"{}\"", point.factor),
-                point.memory_max.to_string(),
-            )
-        })
-        .collect()
-}
-
-fn started(reading: &Reading) -> Vec<(String, String)> {
-    let millis = reading.started_unix_millis;
-    vec![(String::new(), format!("{}.{:03}", millis / 1000, millis % 1000))]
-}
-
-fn version(reading: &Reading, name: &str) -> Vec<(String, String)> {
-    let version = escaped(reading.get(name).unwrap_or_default());
-    vec![(format!("version=\"{version}\""), "1".to_owned())]
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
-
 impl Metric {
     fn samples(&self, reading: &Reading) -> Vec<(String, String)> {
         let plain = |labels: &str, name: &str| {
@@ -418,45 +390,52 @@ impl Metric {
                     .collect()
             }
             Worked(samples) => samples(reading),
+            Times(_) => Vec::new(),
         }
     }
 
-    /// The name of its samples.
-    fn sample_name(&self) -> String {
+    /// The names of its samples; but for a histogram there is one.
+    fn sample_names(&self) -> Vec<String> {
         let suffix = match self.kind {
             Kind::Counter => "_total",
             Kind::Gauge => "",
             Kind::Info => "_info",
+            Kind::Histogram => return times::sample_names(self.name).into(),
         };
-        format!("{}{suffix}", self.name)
+        vec![format!("{}{suffix}", self.name)]
     }
 
     fn write(&self, reading: &Reading, text: &mut String) {
-        let samples = self.samples(reading);
-        if samples.is_empty() {
+        let mut lines = String::new();
+        if let Times(of) = self.samples {
+            times::write(self.name, &reading.latencies, of, &mut lines);
+        }
+        for (labels, value) in self.samples(reading) {
+            let labels = if labels.is_empty() {
+                labels
+            } else {
+                format!("{{{labels}}}")
+            };
+            // Writing to a string does not fail.
+            let _ = writeln!(lines, "{}{labels} {value}", self.sample_names()[0]);
+        }
+        if lines.is_empty() {
             return;
         }
         let kind = match self.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
             Kind::Info => "info",
         };
         let name = self.name;
-        // Writing to a string does not fail.
         let _ = writeln!(text, "# TYPE {name} {kind}");
         let unit = name.rsplit('_').next().filter(|last| UNITS.contains(last));
         if let Some(unit) = unit {
             let _ = writeln!(text, "# UNIT {name} {unit}");
         }
         let _ = writeln!(text, "# HELP {name} {}", escaped(self.help));
-        for (labels, value) in samples {
-            let labels = if labels.is_empty() {
-                labels
-            } else {
-                format!("{{{labels}}}")
-            };
-            let _ = writeln!(text, "{}{labels} {value}", self.sample_name());
-        }
+        text.push_str(&lines);
     }
 }
 
@@ -470,12 +449,13 @@ pub fn text(reading: &Reading) -> String {
 
 /// Names of all samples that `/metrics` may show.
 pub fn sample_names() -> Vec<String> {
-    METRICS.iter().map(Metric::sample_name).collect()
+    METRICS.iter().flat_map(Metric::sample_names).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{METRICS, OUTCOMES, Samples, text};
+    use super::worked::OUTCOMES;
+    use super::{METRICS, Samples, text};
     use crate::reading::Reading;
 
     fn reading(general: &[(&str, &str)]) -> Reading {
@@ -484,8 +464,8 @@ mod tests {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
-            curve: Vec::new(),
             started_unix_millis: 1_500_000_000_042,
+            ..Reading::default()
         }
     }
 
@@ -530,7 +510,7 @@ mod tests {
         let named = METRICS.iter().flat_map(|metric| match metric.samples {
             Samples::Of(name) => vec![name],
             Samples::Each(rows) => rows.iter().map(|(_, name)| *name).collect(),
-            Samples::Prefixed(..) | Samples::Worked(_) => Vec::new(),
+            Samples::Prefixed(..) | Samples::Times(_) | Samples::Worked(_) => Vec::new(),
         });
         for name in named.chain(OUTCOMES.iter().map(|(.., name)| *name)) {
             assert!(

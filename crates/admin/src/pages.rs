@@ -7,6 +7,7 @@ use scrubjay_server::service::Shared;
 use serde_json::{Value, json};
 
 use crate::dashboard;
+use crate::details::{self, Listing};
 use crate::http::{Request, Status, query_value};
 use crate::metrics;
 use crate::reading::Reading;
@@ -67,7 +68,13 @@ impl Page {
 }
 
 /// The answer to `request`.
-pub fn answer(shared: &Shared, worker: &Worker, now: Now, request: &Request<'_>) -> Page {
+pub fn answer(
+    shared: &Shared,
+    worker: &Worker,
+    listing: &mut Listing,
+    now: Now,
+    request: &Request<'_>,
+) -> Page {
     if let Some(file) = dashboard::FILES.iter().find(|file| file.path == request.path) {
         return Page {
             status: Status::Ok,
@@ -84,10 +91,17 @@ pub fn answer(shared: &Shared, worker: &Worker, now: Now, request: &Request<'_>)
             Page::new(Status::Ok, metrics::CONTENT_TYPE, text)
         }
         "/stats.json" => Page::json(&Reading::take(shared, now).json(shared, now)),
+        "/latency.json" => Page::json(&details::latency(shared)),
+        "/segments.json" => Page::json(&details::segments(shared)),
+        "/connections.json" if shared.auth.is_some() => {
+            let advice = "this server has users (-Y), who may ask by stats conns after their login";
+            Page::refusal(Status::Forbidden, advice)
+        }
+        "/connections.json" => Page::json(&listing.json(shared, now)),
         "/why" => why(shared, worker, request.query),
         _ => Page::refusal(
             Status::NotFound,
-            "there are /, /metrics, /stats.json, /healthz, /readyz and /why?key=KEY",
+            "there are /, /metrics, /stats.json, /latency.json, /segments.json, /connections.json, /healthz, /readyz and /why?key=KEY",
         ),
     }
 }

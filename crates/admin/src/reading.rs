@@ -2,6 +2,7 @@
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::CurvePoint;
+use scrubjay_server::observe::{Latency, latencies, sets_by_ttl};
 use scrubjay_server::service::Shared;
 use scrubjay_server::stats;
 use serde_json::{Map, Value, json};
@@ -12,12 +13,18 @@ use crate::memory;
 pub type Group = Vec<(String, String)>;
 
 /// What the server says of itself.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reading {
     /// `stats`.
     pub general: Group,
     /// The miss-ratio curve.
     pub curve: Vec<CurvePoint>,
+    /// How long requests took.
+    pub latencies: Vec<Latency>,
+    /// Sets by the life they gave.
+    pub ttls: Vec<(String, u64)>,
+    /// Keys by prefix; none where there are users, who may not want them told.
+    pub prefixes: Vec<(String, u64)>,
     /// Unix time of the server's start, in milliseconds.
     pub started_unix_millis: u64,
 }
@@ -37,6 +44,12 @@ impl Reading {
         Reading {
             general: group(shared, now, ""),
             curve: shared.cache.miss_ratio_curve(),
+            latencies: latencies(shared),
+            ttls: sets_by_ttl(shared)
+                .into_iter()
+                .map(|(name, count)| (name.to_owned(), count))
+                .collect(),
+            prefixes: prefixes(shared, now),
             started_unix_millis: shared.cache.config().unix_millis_at_start,
         }
     }
@@ -69,10 +82,48 @@ impl Reading {
             "settings": typed(&group(shared, now, "settings")),
             "items": typed(&group(shared, now, "items")),
             "slabs": typed(&group(shared, now, "slabs")),
+            "sizes": typed(&group(shared, now, "sizes")),
+            "latency": typed(&group(shared, now, "latency")),
+            "ttls": typed(&group(shared, now, "ttls")),
+            "hotkeys": places(shared, now, "hotkeys"),
+            "prefixes": places(shared, now, "prefixes"),
             "mrc": curve.collect::<Vec<_>>(),
             "memory": parts,
         })
     }
+}
+
+/// A group whose names are places, as `1:key`: an object for each place. Where there are users, keys are told to those who
+/// have logged in only: null.
+fn places(shared: &Shared, now: Now, name: &str) -> Value {
+    if shared.auth.is_some() {
+        return Value::Null;
+    }
+    let mut rows: Vec<Map<String, Value>> = Vec::new();
+    for (name, value) in group(shared, now, name) {
+        let Some((place, name)) = name.split_once(':') else {
+            continue;
+        };
+        if place.parse() != Ok(rows.len()) {
+            rows.push(Map::new());
+        }
+        let value = match name {
+            "key" | "prefix" => json!(value),
+            name => typed_value(name, &value),
+        };
+        rows.last_mut()
+            .expect("just pushed")
+            .insert(name.to_owned(), value);
+    }
+    rows.into()
+}
+
+/// Prefixes and their keys, as `stats prefixes` names them.
+fn prefixes(shared: &Shared, now: Now) -> Vec<(String, u64)> {
+    let rows = places(shared, now, "prefixes");
+    let rows = rows.as_array().into_iter().flatten();
+    let pair = |row: &Value| Some((row["prefix"].as_str()?.to_owned(), row["keys"].as_u64()?));
+    rows.filter_map(pair).collect()
 }
 
 fn typed(group: &Group) -> Value {

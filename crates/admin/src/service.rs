@@ -8,6 +8,7 @@ use scrubjay_cache::Worker;
 use scrubjay_net::{Handled, Next, Output, Peer, Service};
 use scrubjay_server::service::Shared;
 
+use crate::details::Listing;
 use crate::http::{self, Parsed, Request, Status};
 use crate::pages::{self, Body, Page};
 
@@ -30,6 +31,7 @@ pub struct Admin {
     shared: Arc<Shared>,
     worker: Worker,
     is_loopback: bool,
+    listing: Listing,
     now: Now,
 }
 
@@ -50,16 +52,17 @@ impl Admin {
             shared: Arc::clone(shared),
             worker: shared.cache.worker(),
             is_loopback,
+            listing: Listing::default(),
             now: Now::default(),
         }
     }
 
-    fn answer(&self, request: &Request<'_>) -> Page {
+    fn answer(&mut self, request: &Request<'_>) -> Page {
         if self.is_loopback && !http::names_loopback(request.host) {
             let advice = "only this machine is served here; call it localhost, 127.0.0.1 or [::1]";
             return Page::refusal(Status::Misdirected, advice);
         }
-        pages::answer(&self.shared, &self.worker, self.now, request)
+        pages::answer(&self.shared, &self.worker, &mut self.listing, self.now, request)
     }
 
     /// A reply in the words of HTTP.

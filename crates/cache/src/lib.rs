@@ -24,6 +24,7 @@ mod pool;
 mod reclaim;
 mod sampler;
 mod segment;
+mod segment_map;
 mod shadow;
 mod sizes;
 mod store;
@@ -39,6 +40,7 @@ pub use api::{
 };
 pub use cache::{Cache, CacheError};
 pub use sampler::{AGEINGS, leads};
+pub use segment_map::SegmentView;
 pub use shadow::{Ageing, Shadow};
 pub use upload::Upload;
 pub use worker::{FETCH_AHEAD_MAX, Worker};

@@ -3,6 +3,7 @@
 pub mod auth;
 pub mod commands;
 pub mod live;
+pub mod observe;
 pub mod options;
 pub mod service;
 pub mod session;

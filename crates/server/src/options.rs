@@ -175,6 +175,8 @@ pub struct Options {
     pub stat_delimiter: char,
     /// Whether requests are counted by prefix of key from the start (with `-D`).
     pub detail_enabled: bool,
+    /// One request in so many is measured (`-o sample_interval`); 0: none.
+    pub sample_interval: u32,
     /// TLS (`-Z` and the `ssl_` options).
     pub tls: TlsOptions,
     /// Run in the background (`-d`).
@@ -234,6 +236,7 @@ impl Default for Options {
             auth_file: None,
             stat_delimiter: ':',
             detail_enabled: false,
+            sample_interval: 16,
             tls: TlsOptions::default(),
             daemon: false,
             pid_file: None,

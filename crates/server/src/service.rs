@@ -10,6 +10,7 @@ use scrubjay_tls::Tls;
 
 use crate::auth::{Auth, Rights};
 use crate::live::LiveOptions;
+use crate::observe::Stopwatch;
 use crate::options::Options;
 use crate::session::{Context, Session};
 use crate::stats::detail::Switch;
@@ -43,6 +44,8 @@ pub struct Shared {
     pub(crate) counters: Mutex<Vec<Arc<WorkerCounters>>>,
     /// Whether requests are counted by prefix of key.
     pub detail: Switch,
+    /// Where requests are measured; set once, before the first.
+    pub stopwatch: OnceLock<Stopwatch>,
     /// What `stats reset` found and subtracts since.
     pub(crate) baseline: Mutex<Baseline>,
 }
@@ -72,6 +75,7 @@ impl Shared {
             connection_log: OnceLock::new(),
             counters,
             detail,
+            stopwatch: OnceLock::new(),
             baseline,
         })
     }

@@ -23,6 +23,7 @@ use scrubjay_net::{Handled, Next, Output, Peer, Roll, Row};
 pub(crate) use self::ahead::fetch_firsts as look_ahead;
 use self::guard::Guard;
 use crate::auth::Rights;
+use crate::observe::{self, Kind};
 use crate::options;
 use crate::service::Shared;
 use crate::stats::{self, Counter, WorkerCounters, detail};
@@ -90,39 +91,40 @@ impl Context<'_> {
                 .detail
                 .note(&self.shared.detail, get.key, detail::Request::Get { found });
         }
+        let (counter, kind) = match (get.touch.is_some(), found) {
+            (false, true) => (Counter::GetHits, Kind::GetHit),
+            (false, false) => (Counter::GetMisses, Kind::GetMiss),
+            (true, true) => (Counter::TouchHits, Kind::TouchHit),
+            (true, false) => (Counter::TouchMisses, Kind::TouchMiss),
+        };
         if get.touch.is_some() {
             counters.add(Counter::CmdTouch);
-            counters.add(if found {
-                Counter::TouchHits
-            } else {
-                Counter::TouchMisses
-            });
-        } else {
-            counters.add(if found {
-                Counter::GetHits
-            } else {
-                Counter::GetMisses
-            });
         }
+        counters.add(counter);
+        counters.observed.note(self.shared, self.now, get.key, kind);
         hit
     }
 
     fn touch(&mut self, key: &[u8], exptime: i64) -> bool {
         let found = self.worker.touch(key, exptime);
         self.counters.add(Counter::CmdTouch);
-        self.counters.add(if found {
-            Counter::TouchHits
-        } else {
-            Counter::TouchMisses
-        });
+        let (counter, kind) = match found {
+            true => (Counter::TouchHits, Kind::TouchHit),
+            false => (Counter::TouchMisses, Kind::TouchMiss),
+        };
+        self.counters.add(counter);
+        self.note(key, kind);
         found
     }
 
     fn store(&mut self, store: Store<'_>) -> StoreOutcome {
         let compared = store.compare_cas.is_some() && store.mode == StoreMode::Set;
-        self.note_detail(store.key, detail::Request::Set);
+        let key = store.key;
+        self.note_detail(key, detail::Request::Set);
+        self.counters.observed.note_store(self.shared, self.now, &store);
         let outcome = self.worker.store(store);
         self.counters.add(Counter::CmdSet);
+        self.note(key, observe::kind_of_store(outcome));
         if compared {
             match outcome {
                 StoreOutcome::Stored { .. } => self.counters.add(Counter::CasHits),
@@ -152,6 +154,7 @@ impl Context<'_> {
     fn delete(&mut self, delete: &Delete<'_>) -> DeleteOutcome {
         self.note_detail(delete.key, detail::Request::Delete);
         let outcome = self.worker.delete(delete);
+        self.note(delete.key, observe::kind_of_delete(outcome));
         match outcome {
             DeleteOutcome::Deleted => self.counters.add(Counter::DeleteHits),
             DeleteOutcome::NotFound => self.counters.add(Counter::DeleteMisses),
@@ -162,6 +165,7 @@ impl Context<'_> {
 
     fn arith(&mut self, arith: &Arith<'_>) -> ArithOutcome {
         let outcome = self.worker.arith(arith);
+        self.note(arith.key, observe::kind_of_arith(outcome));
         let (hits, misses) = if arith.decrement {
             (Counter::DecrHits, Counter::DecrMisses)
         } else {
@@ -173,6 +177,22 @@ impl Context<'_> {
             ArithOutcome::NonNumeric | ArithOutcome::Exists | ArithOutcome::NoMemory => {}
         }
         outcome
+    }
+
+    /// An operation on `key` was done. To be called once for each.
+    #[inline]
+    fn note(&self, key: &[u8], kind: Kind) {
+        self.counters.observed.note(self.shared, self.now, key, kind);
+    }
+
+    /// A request is taken up; if `true`, its reply is to be followed by [`Context::answered`].
+    #[inline]
+    fn take_up(&self) -> bool {
+        self.counters.observed.take_up(self.shared)
+    }
+
+    fn answered(&self) {
+        self.counters.observed.answered(self.shared, self.now);
     }
 
     fn flush_all(&mut self, delay: i64) {

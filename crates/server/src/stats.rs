@@ -6,10 +6,12 @@
 mod classes;
 mod connections;
 pub mod detail;
+mod keys;
+mod latency;
 mod markdown;
 mod memcached;
 
-pub(crate) use connections::connection;
+pub use connections::connection;
 pub use markdown::markdown;
 pub use memcached::why_absent;
 
@@ -20,6 +22,7 @@ use scrubjay_base::time::Now;
 use scrubjay_cache::{Counters as CacheCounters, SizeClass, Usage};
 use scrubjay_net::UdpCounts;
 
+use crate::observe::{self, Observed};
 use crate::options;
 use crate::service::Shared;
 use crate::session::VERSION;
@@ -63,6 +66,8 @@ pub struct WorkerCounters {
     commands: [AtomicU64; COUNTERS],
     /// By prefix of key, while that is wanted.
     pub(crate) detail: detail::Detail,
+    /// Latencies, hot keys, and what else is not a plain count.
+    pub(crate) observed: Observed,
 }
 
 impl WorkerCounters {
@@ -82,6 +87,13 @@ pub(crate) struct Baseline {
     net: [u64; 4],
     udp: UdpCounts,
     classes: Vec<SizeClass>,
+    pub(crate) observed: observe::Before,
+}
+
+/// The sums at the last `stats reset`.
+pub(crate) fn baseline(shared: &Shared) -> Baseline {
+    let baseline = shared.baseline.lock();
+    baseline.expect("nothing panics under this lock").clone()
 }
 
 /// Everything that `stats` is computed from, read once.
@@ -127,6 +139,7 @@ pub(crate) fn reset(shared: &Shared) {
         net: net_sums(shared),
         udp: shared.net.udp(),
         classes: shared.cache.size_classes(),
+        observed: observe::reset(shared),
     };
     detail::reset(shared);
     *shared.baseline.lock().expect("nothing panics under this lock") = baseline;
@@ -134,11 +147,7 @@ pub(crate) fn reset(shared: &Shared) {
 
 impl<'a> Reading<'a> {
     fn take(shared: &'a Shared, now: Now) -> Reading<'a> {
-        let baseline = shared
-            .baseline
-            .lock()
-            .expect("nothing panics under this lock")
-            .clone();
+        let baseline = baseline(shared);
         let mut commands = command_sums(shared);
         commands
             .iter_mut()
@@ -480,6 +489,10 @@ pub fn report(shared: &Shared, now: Now, group: &[u8], each: &mut dyn FnMut(&str
         // Sizes are always counted: that costs no look-up anything.
         b"sizes_enable" | b"sizes_disable" => each("sizes_status", "enabled"),
         b"mrc" => report_curve(shared, each),
+        b"latency" => latency::report(shared, each),
+        b"hotkeys" => keys::report_hot_keys(shared, now, each),
+        b"prefixes" => keys::report_prefixes(shared, each),
+        b"ttls" => keys::report_ttls(shared, each),
         // As memcached where no such storage is named.
         b"extstore" => {}
         _ => return false,

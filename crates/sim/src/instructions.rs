@@ -55,6 +55,7 @@ pub fn run(name: &str) -> Result<usize, String> {
     let row = ROWS.iter().find(|row| row.0 == name);
     let (_, at_a_time, write) = row.ok_or_else(|| format!("no row {name:?}; there are:\n{}", names()))?;
     let serving = Serving::new(&["--memory-limit=64".to_owned()])?;
+    serving.start_stopwatch();
     let mut service = serving.service();
     let stores = (0..KEYS).map(|n| {
         let value = "x".repeat(100);

@@ -7,6 +7,7 @@ use scrubjay_base::time::Now;
 use scrubjay_cache::Cache;
 use scrubjay_io::file;
 use scrubjay_server::auth::{Auth, FILE_LEN_MAX};
+use scrubjay_server::observe::Stopwatch;
 use scrubjay_server::options::{self, Environment};
 use scrubjay_server::service::{CacheService, Shared};
 
@@ -65,6 +66,11 @@ impl Serving {
     /// One worker's service.
     pub fn service(&self) -> CacheService {
         CacheService::new(&self.shared)
+    }
+
+    /// Measures requests from here on, by a clock that stands still.
+    pub fn start_stopwatch(&self) {
+        self.shared.stopwatch.get_or_init(|| Stopwatch::new(|| START));
     }
 
     /// The cache.

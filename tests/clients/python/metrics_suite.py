@@ -101,6 +101,22 @@ def test_curve_has_a_point_for_the_limit():
     equal(value("scrubjay_curve_limit_bytes", factor="1"), value("memcached_limit_bytes"))
 
 
+def test_latencies_are_histograms_of_what_stats_tells():
+    known = dict(re.findall(r"STAT (\S+) (.*)\r\n", talk("stats latency")))
+    found = families()
+    for name in ("scrubjay_request_service_seconds", "scrubjay_request_wait_seconds"):
+        equal((found[name].type, found[name].unit), ("histogram", "seconds"))
+        equal(value(f"{name}_count", command="set", outcome="stored"), float(known["set_stored:count"]))
+    mean = value("scrubjay_request_service_seconds_sum", command="set", outcome="stored") / float(known["set_stored:count"])
+    equal(abs(mean * 1e6 - float(known["set_stored:mean_us"])) < 0.002, True)
+
+
+def test_sets_by_ttl_add_up_to_all_sets():
+    samples = families()["scrubjay_sets_by_ttl"].samples
+    equal(sum(sample.value for sample in samples), float(stats()["cmd_set"]))
+    equal(value("scrubjay_prefix_keys", prefix="*") > 250, True)
+
+
 def test_rules_and_dashboards_ask_what_can_be_answered():
     deploy = pathlib.Path(__file__).parents[3] / "deploy"
     rules = yaml.safe_load((deploy / "prometheus/scrubjay.rules.yml").read_text())

@@ -22,6 +22,7 @@ use scrubjay_io::entropy;
 use scrubjay_io::process::{self, Launcher, PidFile, Signal};
 use scrubjay_io::thread::{Bell, spawn};
 use scrubjay_net::Stop;
+use scrubjay_server::observe::Stopwatch;
 use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, EXIT_USAGE, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
 use scrubjay_tls::{Certificate, Secure, Tls};
@@ -200,6 +201,9 @@ fn serve_requests(
     };
     let shared = Shared::new(Arc::clone(&cache), options, auth, tls);
     let _ = shared.connection_log.set(log::connection);
+    shared
+        .stopwatch
+        .get_or_init(|| Stopwatch::new(move || clock.now()));
     start_helpers(&shared, clock, users, reloader)
         .and_then(|()| start_admin(&shared, clock, admin))
         .map_err(|error| refused("cannot start a thread", error))?;

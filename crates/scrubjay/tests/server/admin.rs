@@ -24,7 +24,7 @@ fn get_as(port: u16, host: &str, target: &str) -> (u16, String) {
     (status.expect("a status"), body.to_owned())
 }
 
-fn get(port: u16, target: &str) -> (u16, String) {
+pub fn get(port: u16, target: &str) -> (u16, String) {
     get_as(port, &format!("localhost:{port}"), target)
 }
 

@@ -7,6 +7,7 @@ mod hands;
 mod kit;
 mod lab;
 mod login;
+mod observe;
 mod options;
 mod plan;
 mod process;

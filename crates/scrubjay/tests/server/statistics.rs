@@ -12,10 +12,10 @@ use crate::kit::{Server, ask, until};
 /// Debian's package of memcached has it there.
 const MEMCACHED_TOOL: &str = "/usr/share/memcached/scripts/memcached-tool";
 
-type Stats = BTreeMap<String, String>;
+pub type Stats = BTreeMap<String, String>;
 
 /// Asks for a group, and gives what comes up to `END`.
-fn stats(stream: &mut BufReader<TcpStream>, group: &str) -> Stats {
+pub fn stats(stream: &mut BufReader<TcpStream>, group: &str) -> Stats {
     let line = format!("stats {group}\r\n");
     stream.get_mut().write_all(line.as_bytes()).expect("connected");
     let mut stats = Stats::new();
@@ -32,7 +32,7 @@ fn stats(stream: &mut BufReader<TcpStream>, group: &str) -> Stats {
     }
 }
 
-fn connect(server: &Server) -> BufReader<TcpStream> {
+pub fn connect(server: &Server) -> BufReader<TcpStream> {
     BufReader::new(server.connect())
 }
 

@@ -200,6 +200,9 @@ pub const ROWS: &[Row] = &[
     Row::text("admin", "[addr:]port", admin::set, "Answer HTTP there: a page for people at /, /metrics for Prometheus, /stats.json, /healthz, /readyz, /why?key=. A port alone is of 127.0.0.1; 0 takes any free one. There is no login")
         .extended().exit(EXIT_USAGE)
         .shows("admin", |o| o.admin.as_ref().map_or_else(|| "NULL".to_owned(), |place| listen::text(std::slice::from_ref(place)))),
+    Row::number("sample_interval", 0, 1 << 20, |o, n| o.sample_interval = n as u32, "One request in so many, drawn by chance, is measured for `stats latency` and `stats hotkeys`: 1 is all, 0 is none, nor are keys counted for `stats prefixes` then")
+        .extended().default("16")
+        .shows("sample_interval", |o| o.sample_interval.to_string()),
     Row::number("hashpower", 12, 32, |_, _| {}, "Power of two that the hash table starts with")
         .extended().default("0").stat("hashpower_init")
         .no_effect("the index grows in small steps with the items"),

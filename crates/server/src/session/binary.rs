@@ -57,6 +57,7 @@ pub(crate) fn handle(
         if consumed >= fetched && matches!(state.step, Step::Request) {
             fetched = consumed + ahead::fetch_packets(context.worker, &input[consumed..]);
         }
+        let is_measured = context.take_up();
         let progress = match &mut state.step {
             Step::Request => handle_request(&mut state.step, context, &input[consumed..], output),
             Step::Value(_) => store::receive(&mut state.step, context, &input[consumed..], output),
@@ -76,6 +77,9 @@ pub(crate) fn handle(
                 }
             }
         };
+        if is_measured {
+            context.answered();
+        }
         if let Step::Swallow(0) = state.step {
             state.step = Step::Request;
         }

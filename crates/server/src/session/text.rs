@@ -126,6 +126,7 @@ pub(super) fn handle(
         if consumed >= fetched && matches!(state.step, Step::Line) {
             fetched = consumed + ahead::fetch_lines(context.worker, rest);
         }
+        let is_measured = context.take_up();
         let progress = match &mut state.step {
             Step::Line => handle_line(&mut state.step, context, rest, output),
             Step::Keys(keys) => match handle_keys(**keys, context, rest, output) {
@@ -139,6 +140,9 @@ pub(super) fn handle(
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
             Step::List(_) => list_connections(&mut state.step, context, output.bytes()),
         };
+        if is_measured {
+            context.answered();
+        }
         let next = match progress {
             Progress::Consumed(len) => {
                 consumed += len;
@@ -320,6 +324,7 @@ fn begin_keys(
     while let Some((key, after)) = next_token(rest) {
         if fetched == 0 && !after.is_empty() {
             fetched = ahead::fetch_keys(context.worker, rest);
+            context.counters.observed.note_many();
         }
         fetched = fetched.saturating_sub(1);
         answer_key(context, order, key, output);
@@ -782,18 +787,14 @@ fn swallow(step: &mut Step, input: &[u8], output: &mut Output<PinnedSlice>) -> P
             *step = Step::Line;
             Progress::Consumed(len)
         }
-        _ => match memchr_newline(input) {
-            Some(at) => {
+        _ => match first_line(input) {
+            Some(line) => {
                 *step = Step::Line;
-                Progress::Consumed(at + 1)
+                Progress::Consumed(line.len)
             }
             None => Progress::Partial(input.len()),
         },
     }
-}
-
-fn memchr_newline(input: &[u8]) -> Option<usize> {
-    first_line(input).map(|line| line.len - 1)
 }
 
 impl Order {

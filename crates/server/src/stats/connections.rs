@@ -20,7 +20,7 @@ fn word(state: State) -> &'static str {
 }
 
 /// Calls `each` with name and value of every line of a socket.
-pub(crate) fn connection(row: &Row, now: Now, each: &mut dyn FnMut(&str, &str)) {
+pub fn connection(row: &Row, now: Now, each: &mut dyn FnMut(&str, &str)) {
     let [udp, addr, listen_addr, state, secs] = NAMES;
     let mut say = |name: &str, value: &str| each(&format!("{}:{name}", row.name.descriptor), value);
     match row.state {

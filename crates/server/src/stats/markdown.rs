@@ -2,7 +2,8 @@
 
 use super::classes::{ClassSource, ITEMS, SLABS};
 use super::memcached::ABSENT;
-use super::{GENERAL, Source, TLS, UDP, connections};
+use super::{GENERAL, Source, TLS, UDP, connections, keys, latency};
+use crate::observe::ttl;
 
 const NOT_BY_SIZE: &str =
     "commands are not counted by size, which would cost each look-up; `stats` has the sums";
@@ -64,7 +65,7 @@ fn reason(command: &str, name: &str) -> Option<&'static str> {
 }
 
 /// Every statistic: its command, its name, and its value if that never changes.
-fn rows() -> impl Iterator<Item = (&'static str, &'static str, Option<&'static str>)> {
+fn rows() -> impl Iterator<Item = (&'static str, String, Option<&'static str>)> {
     let constant = |source: &Source| match source {
         Source::Always(value) => Some(*value),
         _ => None,
@@ -77,17 +78,28 @@ fn rows() -> impl Iterator<Item = (&'static str, &'static str, Option<&'static s
     let general = tables.into_iter().flat_map(move |(command, table)| {
         table
             .iter()
-            .map(move |(name, source)| (command, *name, constant(source)))
+            .map(move |(name, source)| (command, (*name).to_owned(), constant(source)))
     });
     let of_classes = [("stats items", ITEMS), ("stats slabs", SLABS)];
     let classes = of_classes.into_iter().flat_map(move |(command, table)| {
         table.iter().map(move |(name, source)| match source {
-            ClassSource::Whole(source) => (command, *name, constant(source)),
-            ClassSource::Own(_) => (command, *name, None),
+            ClassSource::Whole(source) => (command, (*name).to_owned(), constant(source)),
+            ClassSource::Own(_) => (command, (*name).to_owned(), None),
         })
     });
-    let connections = connections::NAMES.iter().map(|name| ("stats conns", *name, None));
-    general.chain(classes).chain(connections)
+    let others: [(&str, &[&str]); 5] = [
+        ("stats conns", &connections::NAMES),
+        ("stats hotkeys", &keys::HOT_KEY_NAMES),
+        ("stats prefixes", &keys::PREFIX_NAMES),
+        ("stats ttls", &ttl::NAMES),
+        ("stats latency", &[latency::INTERVAL]),
+    ];
+    let others = others.into_iter().flat_map(|(command, names)| {
+        let named = names.iter();
+        named.map(move |name| (command, (*name).to_owned(), None))
+    });
+    let latencies = latency::names().map(|name| ("stats latency", name, None));
+    general.chain(classes).chain(others).chain(latencies)
 }
 
 /// All statistics in Markdown: the measured ones of each group, then the constants, then memcached's that are missing.
@@ -99,7 +111,7 @@ pub fn markdown() -> String {
         match always {
             // A release must not make the documents stale.
             Some(value) if !name.ends_with("version") => {
-                let why = reason(command, name).unwrap_or_default();
+                let why = reason(command, &name).unwrap_or_default();
                 constant.push_str(&format!("| `{command}` | `{name}` | {value} | {why} |\n"));
             }
             _ => {
@@ -122,7 +134,8 @@ pub fn markdown() -> String {
     for (command, name, why) in ABSENT {
         absent.push_str(&format!("| `{command}` | `{name}` | {why} |\n"));
     }
-    format!("{measured}\n{constant}\n{absent}")
+    let kinds = latency::markdown();
+    format!("{measured}\n{kinds}\n{constant}\n{absent}")
 }
 
 #[cfg(test)]
@@ -133,10 +146,13 @@ mod tests {
     fn every_constant_has_a_reason_and_every_reason_a_constant() {
         let constants = || rows().filter(|(_, _, always)| always.is_some());
         for (command, name, _) in constants() {
-            assert!(reason(command, name).is_some(), "{command}: {name} has no reason");
+            assert!(
+                reason(command, &name).is_some(),
+                "{command}: {name} has no reason"
+            );
         }
         for row in REASONS {
-            let used = constants().any(|(command, name, _)| fits(row, command, name));
+            let used = constants().any(|(command, name, _)| fits(row, command, &name));
             assert!(used, "no constant begins with {row:?}");
         }
     }
