@@ -5,7 +5,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Documents with generated parts.
-const DOCUMENTS: &[&str] = &["COMPAT.md", "README.md", "docs/bench.md", "docs/options.md"];
+const DOCUMENTS: &[&str] = &[
+    "COMPAT.md",
+    "README.md",
+    "docs/bench.md",
+    "docs/options.md",
+    "docs/stats.md",
+];
 
 const START: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";

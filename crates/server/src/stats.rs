@@ -7,10 +7,12 @@ mod classes;
 mod connections;
 pub mod detail;
 mod markdown;
+mod meaning;
 mod memcached;
 
 pub(crate) use connections::connection;
 pub use markdown::markdown;
+pub use meaning::meaning;
 pub use memcached::why_absent;
 
 use std::sync::Arc;
