@@ -11,6 +11,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/bench.md",
     "docs/configuration.md",
     "docs/options.md",
+    "docs/stats.md",
 ];
 
 /// Files that are generated as a whole, each with what prints it.

@@ -9,10 +9,12 @@ pub mod detail;
 mod keys;
 mod latency;
 mod markdown;
+mod meaning;
 mod memcached;
 
 pub use connections::connection;
 pub use markdown::markdown;
+pub use meaning::meaning;
 pub use memcached::why_absent;
 
 use std::sync::Arc;

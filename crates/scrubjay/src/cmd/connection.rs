@@ -261,6 +261,8 @@ pub(crate) fn exptime(ttl: u32) -> u64 {
 pub(crate) fn server_arg() -> Arg {
     Arg::new("server")
         .long("server")
+        .env("SCRUBJAY_SERVER")
+        .hide_env_values(true)
         .value_name("HOST:PORT|PATH")
         .default_value("127.0.0.1:11211")
         .help("The server, or the path of its Unix socket")

@@ -30,6 +30,13 @@ pub fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print one JSON object"),
         )
+        .arg(
+            Arg::new("explain")
+                .long("explain")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("json")
+                .help("Print beside each what it means"),
+        )
 }
 
 /// Runs it.
@@ -41,6 +48,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
             ExitCode::from(NONE)
         }
         Ok(stats) if matches.get_flag("json") => print(format!("{}\n", json(&stats)).as_bytes()),
+        Ok(stats) if matches.get_flag("explain") => print(explained(group, &stats).as_bytes()),
         Ok(stats) => print(table(&stats).as_bytes()),
         Err(why) => {
             eprintln!("scrubjay stats: {why}");
@@ -66,6 +74,21 @@ fn ask(matches: &ArgMatches, group: &str) -> Result<Stats, String> {
 fn table(stats: &Stats) -> String {
     let width = stats.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, value): &(String, String)| format!("{name:width$}  {value}\n");
+    stats.iter().map(line).collect()
+}
+
+/// The table with what each line means; memcached's lines that are always the same here say so.
+fn explained(group: &str, stats: &Stats) -> String {
+    let width = |side: fn(&(String, String)) -> &String| stats.iter().map(|pair| side(pair).len()).max();
+    let (names, values) = (
+        width(|pair| &pair.0).unwrap_or(0),
+        width(|pair| &pair.1).unwrap_or(0),
+    );
+    let line = |(name, value): &(String, String)| {
+        let meaning = scrubjay_server::stats::meaning(group, name).unwrap_or_default();
+        let line = format!("{name:names$}  {value:values$}  {meaning}");
+        format!("{}\n", line.trim_end())
+    };
     stats.iter().map(line).collect()
 }
 

@@ -1,6 +1,7 @@
 //! The statistics as a document: which are measured, which are constants and why.
 
 use super::classes::{ClassSource, ITEMS, SLABS};
+use super::meaning;
 use super::memcached::ABSENT;
 use super::{GENERAL, Source, TLS, UDP, connections, keys, latency};
 use crate::observe::ttl;
@@ -59,13 +60,13 @@ fn fits((start, _): &(&str, &str), command: &str, name: &str) -> bool {
     }
 }
 
-fn reason(command: &str, name: &str) -> Option<&'static str> {
+pub(super) fn reason(command: &str, name: &str) -> Option<&'static str> {
     let row = REASONS.iter().find(|row| fits(row, command, name));
     row.map(|(_, reason)| *reason)
 }
 
 /// Every statistic: its command, its name, and its value if that never changes.
-fn rows() -> impl Iterator<Item = (&'static str, String, Option<&'static str>)> {
+pub(super) fn rows() -> impl Iterator<Item = (&'static str, String, Option<&'static str>)> {
     let constant = |source: &Source| match source {
         Source::Always(value) => Some(*value),
         _ => None,
@@ -102,11 +103,10 @@ fn rows() -> impl Iterator<Item = (&'static str, String, Option<&'static str>)> 
     general.chain(classes).chain(others).chain(latencies)
 }
 
-/// All statistics in Markdown: the measured ones of each group, then the constants, then memcached's that are missing.
+/// All statistics in Markdown: the measured ones with their meaning, then the constants, then memcached's that are missing.
 pub fn markdown() -> String {
-    let mut measured = "| command | measured |\n|---|---|\n".to_owned();
+    let mut measured = "| command | statistic | meaning |\n|---|---|---|\n".to_owned();
     let mut constant = "| command | statistic | always | why |\n|---|---|---|---|\n".to_owned();
-    let mut names: Vec<(&str, Vec<String>)> = Vec::new();
     for (command, name, always) in rows() {
         match always {
             // A release must not make the documents stale.
@@ -115,20 +115,10 @@ pub fn markdown() -> String {
                 constant.push_str(&format!("| `{command}` | `{name}` | {value} | {why} |\n"));
             }
             _ => {
-                if names.last().is_none_or(|(last, _)| *last != command) {
-                    names.push((command, Vec::new()));
-                }
-                names
-                    .iter_mut()
-                    .last()
-                    .expect("just pushed")
-                    .1
-                    .push(format!("`{name}`"));
+                let meaning = meaning::of(command, &name).unwrap_or_default();
+                measured.push_str(&format!("| `{command}` | `{name}` | {meaning} |\n"));
             }
         }
-    }
-    for (command, names) in names {
-        measured.push_str(&format!("| `{command}` | {} |\n", names.join(", ")));
     }
     let mut absent = "| command | memcached's | why it is missing |\n|---|---|---|\n".to_owned();
     for (command, name, why) in ABSENT {
