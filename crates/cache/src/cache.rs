@@ -46,6 +46,8 @@ const DRAINS_PER_MAINTENANCE: usize = 32;
 #[derive(Debug)]
 pub struct Cache {
     pub(crate) config: Config,
+    /// When this process got it.
+    pub(crate) opened: Now,
     pub(crate) heap: Heap,
     pub(crate) index: Index,
     pub(crate) pool: Pool,

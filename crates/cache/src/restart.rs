@@ -59,6 +59,7 @@ struct Beginning {
     index: Index,
     pool: Pool,
     found: Saved,
+    opened: Now,
 }
 
 impl Cache {
@@ -101,6 +102,7 @@ impl Cache {
             index,
             pool: Pool::new(&heap, config.lock_memory),
             found: Saved::default(),
+            opened: Now::default(),
         };
         let cache = Cache::assemble(config, heap, beginning);
         cache.balance_budget();
@@ -150,14 +152,26 @@ impl Cache {
             items: found.items,
             millis: 0,
         };
-        let cache = Cache::assemble(config, heap, Beginning { index, pool, found });
-        cache.take_up(wanted, now);
+        let opened = now.max(superblock.latest());
+        let beginning = Beginning {
+            index,
+            pool,
+            found,
+            opened,
+        };
+        let cache = Cache::assemble(config, heap, beginning);
+        cache.take_up(wanted);
         let millis = clock.now().millis();
         Ok((Arc::new(cache), Recovered { millis, ..recovered }))
     }
 
     fn assemble(config: Config, heap: Heap, beginning: Beginning) -> Cache {
-        let Beginning { index, pool, found } = beginning;
+        let Beginning {
+            index,
+            pool,
+            found,
+            opened,
+        } = beginning;
         // One more for background work.
         let members = config.workers_max + 1;
         let tallies: Box<[_]> = (0..members).map(|_| OwnLine(Tally::default())).collect();
@@ -186,15 +200,16 @@ impl Cache {
             vacant: Mutex::new((0..config.workers_max).rev().collect()),
             #[cfg(shuttle)]
             evicted: std::sync::Mutex::default(),
+            opened,
             heap,
             config,
         }
     }
 
-    /// Takes over what the superblock says, and goes on at `now` with the limit that is wanted now.
-    fn take_up(&self, wanted: usize, now: Now) {
+    /// Takes over what the superblock says, and goes on with the limit that is wanted now.
+    fn take_up(&self, wanted: usize) {
         let superblock = self.heap.superblock();
-        let now = now.max(superblock.latest());
+        let now = self.opened;
         self.tick.0.store(tick(now), Ordering::Relaxed);
         let words = [
             (&self.flush_below, &superblock.flush_below),
@@ -211,6 +226,11 @@ impl Cache {
         self.flush_if_due(now);
         superblock.note_time(now);
         superblock.open();
+    }
+
+    /// When this process got it, by the cache's clock: zero if it was empty then.
+    pub fn opened(&self) -> Now {
+        self.opened
     }
 
     /// The file that it lives in.
