@@ -126,11 +126,13 @@ impl Cache {
         let touched = self.pool.lock().touched();
         let uncovered = (0..touched).map(SegmentId).filter_map(|segment| {
             let header = self.heap.header(segment);
+            if !matches!(header.state(), SegmentState::Open | SegmentState::Sealed) {
+                return None;
+            }
             let end = header.used().saturating_add(SEGMENT_START);
-            let is_in_use = matches!(header.state(), SegmentState::Open | SegmentState::Sealed);
             // While somebody closes it, the end is not known.
             let is_known = end as usize <= self.heap.segment_size();
-            let is_wanted = is_in_use && is_known && end > self.heap.kept_sum(segment).covered;
+            let is_wanted = is_known && end > self.heap.kept_sum(segment).covered;
             is_wanted.then(|| (segment, header.incarnation.load(Ordering::Relaxed), end))
         });
         uncovered.collect()

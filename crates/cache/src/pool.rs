@@ -116,6 +116,9 @@ impl Pool {
             let incarnation = header.incarnation.load(Ordering::Relaxed);
             // What was never used is zero.
             if incarnation == 0 {
+                if header.state() != SegmentState::Free {
+                    return None;
+                }
                 continue;
             }
             if incarnation > NUMBER_MAX {

@@ -11,7 +11,8 @@ impl SegmentHeader {
     /// known of single items is forgotten: they are counted anew.
     pub(crate) fn settle(&self, size: u32, tick: u32) -> Option<u32> {
         let state = self.state();
-        if matches!(state, SegmentState::Free | SegmentState::Retired) {
+        let is_new = self.incarnation.load(Ordering::Relaxed) == 0;
+        if is_new || matches!(state, SegmentState::Free | SegmentState::Retired) {
             self.set_state(SegmentState::Free);
             return None;
         }
