@@ -50,7 +50,7 @@ impl Reading {
                 .map(|(name, count)| (name.to_owned(), count))
                 .collect(),
             prefixes: prefixes(shared, now),
-            started_unix_millis: shared.cache.config().unix_millis_at_start,
+            started_unix_millis: shared.cache.config().unix_millis_at_start + shared.cache.opened().millis(),
         }
     }
 

@@ -36,6 +36,9 @@ pub(crate) const OPEN_MIN: u32 = 4;
 const HELD_SHARE: u32 = 16;
 const HELD_MIN: u32 = 2;
 
+/// No cache lives long enough to count further: what a file has above it is damage.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+
 /// In `Pool::open`: the log has no open segment.
 const NONE: u32 = u32::MAX;
 
@@ -103,6 +106,62 @@ impl Pool {
         }
     }
 
+    /// The pool by the segments' headers, which nobody else uses; `None` if they cannot be. Free segments give their memory
+    /// back, for nobody knows how much of it they have.
+    pub(crate) fn resume(heap: &Heap, lock_memory: bool) -> Option<Pool> {
+        let pool = Pool::new(heap, lock_memory);
+        let mut state = pool.lock();
+        for segment in (0..heap.segments_max()).map(SegmentId) {
+            let header = heap.header(segment);
+            let incarnation = header.incarnation.load(Ordering::Relaxed);
+            // What was never used is zero.
+            if incarnation == 0 {
+                if header.state() != SegmentState::Free {
+                    return None;
+                }
+                continue;
+            }
+            if incarnation > NUMBER_MAX {
+                return None;
+            }
+            state.next_incarnation = state.next_incarnation.max(incarnation + 1);
+            let order = header.sealed_order.load(Ordering::Relaxed);
+            if order > NUMBER_MAX {
+                return None;
+            }
+            state.sealed_order = state.sealed_order.max(order);
+            state.untouched = segment.0 + 1;
+            if header.resume(heap.segment_size() as u32)? == SegmentState::Free {
+                continue;
+            }
+            state.used += 1;
+            state.ranges.note_taken(segment);
+            if lock_memory {
+                // As when it was taken first.
+                let _ = heap.lock_segment(segment);
+            }
+            if header.state() == SegmentState::Open {
+                let open = pool.open.get(header.log()).filter(|_| !header.is_closed())?;
+                if open.swap(segment.0, Ordering::Relaxed) != NONE {
+                    return None;
+                }
+                state.open += 1;
+            }
+        }
+        // All that was flushed is older than all that comes.
+        if heap.superblock().flush_below.load(Ordering::Relaxed) > state.next_incarnation {
+            return None;
+        }
+        let free = |segment: &SegmentId| heap.header(*segment).state() == SegmentState::Free;
+        state.parked = (0..state.untouched).map(SegmentId).filter(free).rev().collect();
+        state
+            .parked
+            .iter()
+            .for_each(|segment| heap.punch_segment(*segment));
+        drop(state);
+        Some(pool)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it holds the pool")
     }
@@ -134,6 +193,7 @@ impl Pool {
     ) -> Option<SegmentId> {
         debug_assert_eq!(self.open[log].load(Ordering::Relaxed), NONE);
         let segment = state.take(heap, for_reclaim)?;
+        heap.forget_sum(segment);
         heap.header(segment)
             .open(state.next_incarnation, log, born.tick, born.inflation);
         state.next_incarnation += 1;
