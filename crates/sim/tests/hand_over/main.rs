@@ -11,8 +11,8 @@ use std::io::Write;
 use std::time::Instant;
 
 use clients::{Client, clients};
-use rand::SeedableRng as _;
 use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::uring::Uring;
@@ -225,6 +225,24 @@ fn encrypted_clients_notice_nothing_at_any_moment() {
             check_at_any_moment(&Setup::encrypted(uring, "uring-any", stays));
         }
     }
+}
+
+/// What it tells depends on the moment, but it comes to its end.
+#[test]
+fn lists_of_connections_are_told_to_their_end() {
+    let setup = Setup::plain(epoll, open());
+    Servers::run(&setup.kind, |servers| {
+        let _others: Vec<_> = (0..600).map(|_| servers.connect()).collect();
+        let mut random = StdRng::seed_from_u64(1);
+        for _ in 0..20 {
+            let mut stream = setup.connect(servers);
+            stream.send(b"stats conns\r\nquit\r\n");
+            (0..random.random_range(0..3)).for_each(|_| servers.hand_over());
+            let told = String::from_utf8(stream.read_to_end()).unwrap();
+            let rows = told.strip_suffix("END\r\n").unwrap();
+            assert!(rows.lines().all(|row| row.starts_with("STAT ")), "{told}");
+        }
+    });
 }
 
 /// How long a thousand busy clients wait: printed, as machines differ.
