@@ -84,6 +84,10 @@ pub(crate) struct Login {
 }
 
 impl Login {
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.user.name
+    }
+
     pub(crate) fn rights(&self) -> Rights {
         self.user.rights
     }
@@ -221,6 +225,17 @@ impl Auth {
         match self.connections_max.load(Ordering::Relaxed) {
             most if most > 0 && open > most => Check::TooMany,
             _ => Check::Right(login),
+        }
+    }
+
+    /// Admits a connection that has logged in to another server as the user of this name; `None` if there is none here, or it
+    /// has too many connections.
+    pub(crate) fn readmit(&self, name: &[u8]) -> Option<Login> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let user = Arc::clone(self.users().find(name)?);
+        match self.admit(user, generation) {
+            Check::Right(login) => Some(login),
+            _ => None,
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_io::driver::datagrams::{Inbox, Outbox};
-use scrubjay_io::driver::{Driver, Interest, Name, PeerAddress, Ready, Waker};
+use scrubjay_io::driver::{Driver, Interest, Name, PeerAddress, Ready, Released, Waker};
 
 use crate::certificates::Tls;
 use crate::session::Session;
@@ -41,6 +41,8 @@ pub struct Secure<D> {
     steps_left: u32,
     /// What connections are reported by that are not established.
     handshaking: HashSet<u64>,
+    /// What connections are reported by that have ciphertext which another driver had received: reported at the next wait.
+    unread: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -89,6 +91,27 @@ impl<L> Listener<L> {
     }
 }
 
+impl<S> Socket<S> {
+    /// A connection that is not encrypted.
+    pub fn plain(socket: S) -> Socket<S> {
+        Socket {
+            plain: socket,
+            session: None,
+        }
+    }
+
+    /// The connection of the driver below.
+    ///
+    /// # Errors
+    /// It is encrypted: itself.
+    pub fn into_plain(self) -> Result<S, Socket<S>> {
+        match self.session {
+            None => Ok(self.plain),
+            Some(_) => Err(self),
+        }
+    }
+}
+
 impl Buffers {
     fn new() -> Buffers {
         Buffers {
@@ -107,6 +130,28 @@ impl<D: Driver> Secure<D> {
             buffers: None,
             steps_left: HANDSHAKE_STEPS_PER_TURN,
             handshaking: HashSet::new(),
+            unread: Vec::new(),
+        }
+    }
+
+    /// Has a connection reported whose ciphertext is not all in its socket.
+    fn note_unread(&mut self, session: &Session) {
+        if session.has_released() {
+            self.unread.push(session.token);
+        }
+    }
+
+    /// Reports what [`Secure::note_unread`] noted.
+    fn report_unread(&mut self, ready: &mut Vec<Ready>) {
+        for token in self.unread.drain(..) {
+            match ready.iter_mut().find(|ready| ready.token == token) {
+                Some(ready) => ready.readable = true,
+                None => ready.push(Ready {
+                    token,
+                    readable: true,
+                    writable: false,
+                }),
+            }
         }
     }
 
@@ -152,7 +197,10 @@ impl<D: Driver> Secure<D> {
             session.fail();
             return Err(ErrorKind::InvalidData.into());
         }
-        let len = self.plain.read(socket, &mut input[held..room])?;
+        let len = match session.take_released(&mut input[held..room]) {
+            0 => self.plain.read(socket, &mut input[held..room])?,
+            len => len,
+        };
         if len == 0 {
             return Ok(0);
         }
@@ -305,7 +353,13 @@ impl<D: Driver> Driver for Secure<D> {
 
     fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()> {
         self.steps_left = HANDSHAKE_STEPS_PER_TURN;
+        let timeout_ms = if self.unread.is_empty() {
+            timeout_ms
+        } else {
+            Some(0)
+        };
         self.plain.wait(timeout_ms, ready)?;
+        self.report_unread(ready);
         if self.buffers.is_some() {
             // Reading goes on where it waited for room to write. Elsewhere a read too many finds nothing.
             ready
@@ -320,8 +374,12 @@ impl<D: Driver> Driver for Secure<D> {
 
     fn add(&mut self, socket: &Self::Socket, token: u64) -> io::Result<()> {
         if let Some(session) = &socket.session {
-            session.borrow_mut().token = token;
-            self.handshaking.insert(token);
+            let mut session = session.borrow_mut();
+            session.token = token;
+            if session.is_handshaking() {
+                self.handshaking.insert(token);
+            }
+            self.note_unread(&session);
         }
         self.plain.add(&socket.plain, token)
     }
@@ -333,6 +391,9 @@ impl<D: Driver> Driver for Secure<D> {
             session.waits_to_write = interest == Interest::Read && !session.unsent().is_empty();
             if session.waits_to_write {
                 wanted = Interest::Write;
+            }
+            if interest == Interest::Read {
+                self.note_unread(&session);
             }
         }
         self.plain.change(&socket.plain, token, wanted)
@@ -389,6 +450,7 @@ impl<D: Driver> Driver for Secure<D> {
                 let session = &mut *session.borrow_mut();
                 let result = self.read_encrypted(&socket.plain, session, buffer);
                 let goes_on = matches!(&result, Err(error) if is_block(error));
+                self.note_unread(session);
                 if session.is_handshaking() && !goes_on {
                     session.fail();
                 }
@@ -415,6 +477,39 @@ impl<D: Driver> Driver for Secure<D> {
 
     fn end_input(&mut self, socket: &Self::Socket) {
         self.plain.end_input(&socket.plain);
+    }
+
+    fn end_output(&mut self, socket: &Self::Socket) {
+        self.plain.end_output(&socket.plain);
+    }
+
+    fn be_quiet(&mut self) -> io::Result<()> {
+        self.plain.be_quiet()
+    }
+
+    /// An encrypted connection keeps its keys, and what is encrypted: only a driver of this kind can go on with it.
+    fn release(&mut self, socket: Self::Socket) -> io::Result<Released<Self::Socket>> {
+        let mut released = self.plain.release(socket.plain)?;
+        if let Some(session) = &socket.session {
+            let mut session = session.borrow_mut();
+            self.handshaking.remove(&session.token);
+            let input = std::mem::take(&mut released.input);
+            let output = std::mem::take(&mut released.output);
+            released.owed = session.leave(input, output);
+        }
+        Ok(Released {
+            socket: Socket {
+                plain: released.socket,
+                session: socket.session,
+            },
+            input: released.input,
+            output: released.output,
+            owed: released.owed,
+        })
+    }
+
+    fn peer(&self, socket: &Self::Socket) -> io::Result<PeerAddress> {
+        self.plain.peer(&socket.plain)
     }
 
     fn held(&self, socket: &Self::Socket) -> usize {

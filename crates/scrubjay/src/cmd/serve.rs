@@ -207,7 +207,11 @@ fn serve_requests(
     start_helpers(&shared, clock, users, reloader)
         .and_then(|()| start_admin(&shared, clock, admin))
         .map_err(|error| refused("cannot start a thread", error))?;
-    let sockets = scrubjay_net::Sockets { listeners, udp };
+    let sockets = scrubjay_net::Sockets {
+        listeners,
+        udp,
+        carried: Vec::new(),
+    };
     let ran = match drivers {
         Drivers::Epoll(drivers) => run_workers(&config, drivers, sockets, &shared),
         Drivers::Uring(drivers) => run_workers(&config, drivers, sockets, &shared),
@@ -218,7 +222,8 @@ fn serve_requests(
 }
 
 /// What is served by drivers of either kind.
-type Served = scrubjay_net::Sockets<scrubjay_tls::Listener<Listener>, datagrams::Socket>;
+type Served =
+    scrubjay_net::Sockets<scrubjay_tls::Listener<Listener>, datagrams::Socket, scrubjay_tls::Socket<Socket>>;
 
 fn run_workers<D>(
     config: &scrubjay_net::Config,
@@ -233,6 +238,7 @@ where
     scrubjay_net::run(config, drivers, sockets, &shared.net, &shared.control, |_| {
         CacheService::new(shared)
     })
+    .map(drop)
 }
 
 /// Opens a driver for each worker, and notes in the options of which kind they are; and in words, for people.
