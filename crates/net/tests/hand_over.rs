@@ -13,7 +13,7 @@ use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::{Listener, datagrams};
 use scrubjay_net::udp::{Policy, Words};
 use scrubjay_net::{
-    Config, Control, Counters, EndedBy, Handled, Limits, Next, Output, Peer, Service, Sockets, Stop, Udp,
+    Config, Control, Counters, EndedBy, Handled, Limits, Live, Next, Output, Peer, Service, Sockets, Stop, Udp,
     UdpConfig,
 };
 
