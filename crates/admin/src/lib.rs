@@ -7,7 +7,7 @@
 
 mod dashboard;
 mod http;
-mod memory;
+pub mod memory;
 mod metrics;
 mod pages;
 mod reading;
