@@ -119,7 +119,7 @@ pub(super) const COLUMNS: [Column; 15] = [
     Column {
         name: "hit_ratio",
         title: "HIT%",
-        about: "hits in all look-ups of the last interval",
+        about: "hits in all look-ups of late",
         width: 5,
         cell: |row| Cell::of(row.figures.hit_ratio(), Cell::Ratio),
     },
@@ -140,7 +140,7 @@ pub(super) const COLUMNS: [Column; 15] = [
     Column {
         name: "memory_ratio",
         title: "MEM%",
-        about: "memory that items take, in that of -m",
+        about: "part of -m that items take",
         width: 5,
         cell: |row| Cell::of(row.figures.memory_ratio(), Cell::Ratio),
     },
@@ -154,7 +154,7 @@ pub(super) const COLUMNS: [Column; 15] = [
     Column {
         name: "curr_connections",
         title: "CONNS",
-        about: "connections now, this one too",
+        about: "connections, this one too",
         width: 5,
         cell: |row| Cell::Number(row.figures.gauge(Gauge::Connections) as f64),
     },
@@ -196,21 +196,21 @@ pub(super) const COLUMNS: [Column; 15] = [
     Column {
         name: "reply_ms",
         title: "REPLY",
-        about: "milliseconds until the server had told its statistics",
+        about: "ms until it had answered",
         width: 6,
         cell: |row| row.of_sample(|server| Some(Cell::Number(server.nanos as f64 / 1e6))),
     },
     Column {
         name: "uptime",
         title: "UPTIME",
-        about: "time since the server's start",
+        about: "time since its start",
         width: 7,
         cell: |row| row.of_sample(|server| Some(Cell::Secs(server.now.as_ref()?.uptime_secs()))),
     },
     Column {
         name: "version",
         title: "VERSION",
-        about: "the server's version",
+        about: "its version",
         width: 15,
         cell: |row| row.of_sample(|server| Some(Cell::Text(server.version()))),
     },

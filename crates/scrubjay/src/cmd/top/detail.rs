@@ -14,13 +14,16 @@ use super::sums::Sample;
 use super::view::Detail;
 
 /// From this width on, the statistics stand beside the rest.
-const WIDE: u16 = 130;
+const WIDE: u16 = 158;
 
 /// Width of the rest then.
-const OVERVIEW: u16 = 80;
+const OVERVIEW: u16 = 90;
 
 /// Rows of the longest of the three blocks, with its title.
 const BLOCK_ROWS: u16 = 12;
+
+/// Shortest bar that shows anything.
+const BAR_MIN: usize = 8;
 
 /// What is done a second, and the statistics that count it.
 const RATES: [(&str, &[&str]); 11] = [
@@ -73,7 +76,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, server: &Server, detail: &
             detail.search.text
         )
     } else if detail.search.text.is_empty() {
-        "q quit  ? help  Esc back  ←→ servers  / search  ↑↓ scroll  Tab statistics".to_owned()
+        "q quit  ? help  Esc back  ←→ servers  / search  Tab statistics".to_owned()
     } else {
         format!("search {:?}   (Esc shows all)", detail.search.text)
     };
@@ -175,6 +178,7 @@ fn memory_lines(now: &Sample, width: usize) -> Vec<Line<'static>> {
             right(&Cell::Ratio(ratio).text(), 6)
         );
         let room = width.saturating_sub(words.chars().count());
+        let room = if room < BAR_MIN { 0 } else { room };
         Line::raw(format!("{words}{}", bar(ratio, room, '#', ' ')))
     };
     let title = heading(left(

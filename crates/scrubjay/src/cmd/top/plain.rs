@@ -115,10 +115,10 @@ mod tests {
         let text = table(&fleet());
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");
-        assert!(lines[0].starts_with("SERVER             REQ/S   HIT%"), "{text}");
-        assert!(lines[1].starts_with("a:1                  101   90.0"), "{text}");
+        assert!(lines[0].starts_with("SERVER           REQ/S   HIT%"), "{text}");
+        assert!(lines[1].starts_with("a:1                101   90.0"), "{text}");
         assert_eq!(lines[2], "b:1             DOWN: gone away", "{text}");
-        assert!(lines[4].starts_with("2 of 3 servers       152   90.0"), "{text}");
+        assert!(lines[4].starts_with("2 of 3 servers     152   90.0"), "{text}");
         assert!(lines.iter().all(|line| !line.contains('\t')), "{text}");
     }
 

@@ -134,6 +134,7 @@ fn title_line(fleet: &Fleet, look: &Look, width: u16) -> Line<'static> {
     if down > 0 {
         spans.push(Span::raw(", "));
         spans.push(Span::styled(format!("{down} DOWN"), look.bad().patch(BOLD)));
+        spans.push(Span::raw(" (/down lists)"));
     }
     if waiting > 0 {
         spans.push(Span::raw(format!(", {waiting} not answered yet")));
@@ -149,7 +150,8 @@ fn title_line(fleet: &Fleet, look: &Look, width: u16) -> Line<'static> {
 
 /// Rows that [`draw_curves`] needs on a screen of this size.
 pub(super) fn curves_rows(screen: Rect) -> u16 {
-    3 * if screen.height >= HIGH { CURVE_ROWS } else { 1 }
+    // High ones have a blank row below each.
+    3 * if screen.height >= HIGH { CURVE_ROWS + 1 } else { 1 }
 }
 
 /// Six figures with their curves of late, in two columns.
@@ -175,7 +177,11 @@ pub(super) fn draw_curves(
         ("bytes out/s", bytes(Count::BytesWritten), Series::BytesWritten),
     ];
     let rows = Layout::vertical([Constraint::Ratio(1, 3); 3]).areas::<3>(area);
-    for (row, pair) in rows.into_iter().zip(shown.chunks(2)) {
+    let without_blank = |row: Rect| Rect {
+        height: row.height.min(CURVE_ROWS),
+        ..row
+    };
+    for (row, pair) in rows.map(without_blank).into_iter().zip(shown.chunks(2)) {
         let halves = Layout::horizontal([Constraint::Ratio(1, 2); 2])
             .spacing(2)
             .areas::<2>(row);
@@ -184,7 +190,10 @@ pub(super) fn draw_curves(
                 Layout::horizontal([Constraint::Length(LABEL), Constraint::Min(0)]).areas(half);
             frame.render_widget(
                 Line::from(vec![
-                    Span::raw(left(label, 12)),
+                    Span::raw(left(
+                        label,
+                        usize::from(words.width.min(LABEL)).saturating_sub(10),
+                    )),
                     Span::styled(right(value, 9), BOLD),
                 ]),
                 words,
@@ -328,7 +337,7 @@ fn footer_line(fleet: &Fleet, view: &View, shown: usize, width: u16) -> Line<'st
     let words = if filter.is_open {
         format!("filter: {}_   (Enter keeps it, Esc shows all)", filter.text)
     } else if filter.text.is_empty() {
-        "q quit  ? help  / filter  ↑↓ choose  Enter details  ←→ order  r reverse".to_owned()
+        "q quit  ? help  / filter  Enter details  ←→ order  r reverse".to_owned()
     } else {
         format!(
             "filter {:?}: {shown} of {}   (Esc shows all)",
@@ -363,24 +372,21 @@ Of one server
   Tab                            statistics alone, or all
   Esc                            back to the table
 q quits, Esc ends a filter, any key ends this.
-Figures of servers that are down are in no sum. A - means: not known, or nothing to divide by.";
+A server that is down has no part in the sums. - is what is not known.
+";
+
+/// Width of a column's help, beside its title.
+const ABOUT: usize = 28;
 
 fn draw_help(frame: &mut Frame<'_>, screen: Rect) {
     let mut lines: Vec<Line<'_>> = HELP.lines().map(Line::raw).collect();
-    let about = |column: &Column| Line::raw(format!("  {:8} {}", column.title, column.about));
-    // Below each other where there is room.
-    if usize::from(screen.height) >= lines.len() + COLUMNS.len() + 3 {
-        lines.push(Line::raw("Columns"));
-        lines.extend(COLUMNS.iter().map(about));
-    } else {
-        let pair = |pair: &[Column]| {
-            let texts = pair
-                .iter()
-                .map(|column| format!("{:7} {}", column.title, column.about));
-            Line::raw(texts.collect::<Vec<_>>().join("; "))
-        };
-        lines.extend(COLUMNS.chunks(2).map(pair));
-    }
+    let about = |column: &Column| format!("{:8}{}", column.title, left(column.about, ABOUT));
+    // In two halves, beside each other.
+    let half = COLUMNS.len().div_ceil(2);
+    lines.extend((0..half).map(|row| {
+        let second = COLUMNS.get(row + half).map(about).unwrap_or_default();
+        Line::raw(format!("{}  {second}", about(&COLUMNS[row])))
+    }));
     let height = (lines.len() as u16 + 2).min(screen.height);
     let width = (lines.iter().map(Line::width).max().unwrap_or(0) as u16 + 4).min(screen.width);
     let area = Rect {
@@ -395,3 +401,6 @@ fn draw_help(frame: &mut Frame<'_>, screen: Rect) {
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(lines).block(frame_around), area);
 }
+
+#[cfg(test)]
+mod tests;

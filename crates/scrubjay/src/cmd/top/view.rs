@@ -48,7 +48,7 @@ impl Scroll {
     pub(super) fn fit(&mut self, len: usize, rows: usize, kept: Option<usize>) {
         (self.len, self.rows) = (len, rows);
         if let Some(kept) = kept {
-            self.first = self.first.clamp((kept + 1).saturating_sub(rows), kept);
+            self.first = self.first.clamp((kept + 1).saturating_sub(rows.max(1)), kept);
         }
         self.first = self.first.min(len.saturating_sub(rows));
     }
