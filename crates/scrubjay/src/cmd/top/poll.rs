@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use scrubjay_base::time::Now;
 use scrubjay_io::clock::Clock;
-use scrubjay_io::{process, thread};
+use scrubjay_io::process;
+use scrubjay_io::thread::spawn;
 
 use super::fleet::Reading;
 use crate::cmd::connection::{Access, Connection};
@@ -64,7 +65,7 @@ pub(super) fn start(plan: Plan, clock: Clock) -> Result<Receiver<Reading>, Strin
                 let queue = if is_reader { &desk.answering } else { &desk.silent };
                 while desk.serve(queue, &sender) {}
             };
-            thread::spawn("poll", work).map_err(|why| format!("cannot start a thread: {why}"))?;
+            spawn("poll", work).map_err(|why| format!("cannot start a thread: {why}"))?;
         }
     }
     Ok(receiver)
