@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use scrubjay_io::clock::Clock;
+use scrubjay_io::process;
 
 use self::fleet::Fleet;
 use self::poll::Plan;
@@ -99,8 +100,12 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, String> {
     let clock = Clock::start();
     let interval = plan.interval;
     let mut fleet = Fleet::new(&plan.servers);
+    let is_live = !is_json && !matches.get_flag("once") && stdout().is_terminal();
+    if is_live {
+        process::block_signals();
+    }
     let readings = poll::start(plan, clock)?;
-    if !is_json && !matches.get_flag("once") && stdout().is_terminal() {
+    if is_live {
         live::run(&mut fleet, &readings, clock, interval)?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -98,7 +98,7 @@ fn title_line(server: &Server, look: &Look) -> Line<'static> {
         let process = sample.get("pid").unwrap_or("-");
         let version = server.version();
         spans.push(Span::raw(format!(
-            "  {version}, up {}, process {process}, reply in {reply} ms",
+            "  {version}, up {}, process {process}, reply {reply} ms",
             span(sample.uptime_secs())
         )));
     }

@@ -1,11 +1,14 @@
 //! The terminal: reads keys, takes in readings, draws when something has changed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use scrubjay_io::clock::Clock;
+use scrubjay_io::{process, thread as threads};
 
 use super::fleet::{Fleet, Reading};
 use super::screen::{self, Look};
@@ -14,10 +17,10 @@ use super::view::View;
 /// How long a reading may wait to be shown. Keys are seen at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Shows the servers until the user has seen enough.
+/// Shows the servers until the user has seen enough, or a signal comes. The signals are to be blocked already.
 ///
 /// # Errors
-/// What the terminal refuses.
+/// What the terminal refuses, and threads that cannot be started.
 pub(super) fn run(
     fleet: &mut Fleet,
     readings: &Receiver<Reading>,
@@ -26,9 +29,17 @@ pub(super) fn run(
 ) -> Result<(), String> {
     let refused =
         |why: std::io::Error| format!("cannot use this terminal: {why}; --once prints a table without one");
+    let is_ended = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&is_ended);
+    // Whichever signal it is: nobody is to find the terminal as only this program can use it. Relaxed: it publishes nothing.
+    let wait = move || {
+        process::wait_signal();
+        ends.store(true, Ordering::Relaxed);
+    };
+    threads::spawn("signals", wait).map_err(|why| format!("cannot start a thread: {why}"))?;
     // Whatever happens from here on, a panic too, the terminal is given back as it was.
     let mut terminal = ratatui::try_init().map_err(refused)?;
-    let result = watch(&mut terminal, fleet, readings, clock, interval);
+    let result = watch(&mut terminal, fleet, readings, clock, interval, &is_ended);
     ratatui::restore();
     result.map_err(refused)
 }
@@ -39,6 +50,7 @@ fn watch(
     readings: &Receiver<Reading>,
     clock: Clock,
     interval: Duration,
+    is_ended: &AtomicBool,
 ) -> std::io::Result<()> {
     let mut view = View::new();
     let mut look = Look {
@@ -49,7 +61,7 @@ fn watch(
     let interval_nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
     let mut noted_at = look.now;
     let mut is_stale = true;
-    loop {
+    while !is_ended.load(Ordering::Relaxed) {
         look.now = clock.now();
         for reading in readings.try_iter() {
             fleet.take(reading);
@@ -76,4 +88,5 @@ fn watch(
             return Ok(());
         }
     }
+    Ok(())
 }

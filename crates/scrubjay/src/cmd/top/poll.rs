@@ -1,7 +1,8 @@
 //! Asks all servers again and again, a bounded number of them at a time, over connections that stay open.
 //!
 //! Two groups of threads take servers from a queue each: one the servers that answered last time, the other those that did
-//! not. Who hangs is waited for by the second group alone, so that the first is never out of threads for the others.
+//! not. Who goes on hanging is waited for by the second group alone, so that the first is never out of threads for the others:
+//! they are held up only if more servers than it has threads fall silent at once, for one time-out.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,15 +11,14 @@ use std::time::Duration;
 
 use scrubjay_base::time::Now;
 use scrubjay_io::clock::Clock;
-use scrubjay_io::process;
-use scrubjay_io::thread::spawn;
+use scrubjay_io::{process, thread as threads};
 
 use super::fleet::Reading;
 use crate::cmd::connection::{Access, Connection};
 
 /// Threads for servers that answer, and for those that do not.
-const READERS_MAX: usize = 48;
-const PROBERS_MAX: usize = 16;
+const READERS_MAX: usize = 128;
+const PROBERS_MAX: usize = 32;
 
 /// Files that are open besides connections.
 const OTHER_FILES: u64 = 64;
@@ -65,7 +65,7 @@ pub(super) fn start(plan: Plan, clock: Clock) -> Result<Receiver<Reading>, Strin
                 let queue = if is_reader { &desk.answering } else { &desk.silent };
                 while desk.serve(queue, &sender) {}
             };
-            spawn("poll", work).map_err(|why| format!("cannot start a thread: {why}"))?;
+            threads::spawn("poll", work).map_err(|why| format!("cannot start a thread: {why}"))?;
         }
     }
     Ok(receiver)

@@ -166,7 +166,7 @@ fn a_server_has_a_page() {
     let page = lines(&fleet, (80, 24), &[KeyCode::Down, KeyCode::Enter]);
     assert_eq!(
         page[0],
-        "10.0.0.1:11211  scrubjay 0.1.0, up 9s, process 7, reply in 1.5 ms"
+        "10.0.0.1:11211  scrubjay 0.1.0, up 9s, process 7, reply 1.5 ms"
     );
     for words in [
         "gets            20  live             500  50.0%      expired             5     0",
