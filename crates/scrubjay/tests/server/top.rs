@@ -1,12 +1,13 @@
 //! `scrubjay top` over many servers of its own, as a program sees it.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::kit::{Dir, Server, ask, run};
+use crate::kit::{Dir, Server, ask, run, wait};
 
 /// A server's whole numbers.
 fn stats(server: &Server) -> BTreeMap<String, u64> {
@@ -153,4 +154,46 @@ fn memcached_is_shown_beside_a_scrubjay() {
     assert!(version(0).is_some_and(|version| version.starts_with("scrubjay ")));
     assert!(version(1).is_some_and(|version| version.starts_with("1.")));
     assert_eq!(told["total"]["limit_maxbytes"], 68 << 20);
+}
+
+#[test]
+fn a_terminal_is_drawn_on_until_q_and_given_back() {
+    let server = Server::start("-m 4 -t 1");
+    let top = format!(
+        "stty cols 80 rows 24; {} top 127.0.0.1:{}; echo ended with $?; stty -a",
+        env!("CARGO_BIN_EXE_scrubjay"),
+        server.ports[0]
+    );
+    // `script` is a terminal for it, `timeout` an end to what does not end.
+    let mut script = Command::new("timeout")
+        .args(["20", "script", "-qec", &top, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("timeout and script, of coreutils and bsdutils");
+    let mut stdout = script.stdout.take().expect("piped");
+    let mut stdin = script.stdin.take().expect("piped");
+    let mut text = String::new();
+    let mut is_asked_to_end = false;
+    let mut bytes = [0; 4096];
+    loop {
+        let len = stdout.read(&mut bytes).expect("readable");
+        if len == 0 {
+            break;
+        }
+        text.push_str(&String::from_utf8_lossy(&bytes[..len]));
+        if !is_asked_to_end && text.contains("requests/s") {
+            stdin.write_all(b"q").expect("writable");
+            is_asked_to_end = true;
+        }
+    }
+    assert!(wait(&mut script).expect("it ends").success());
+    let (drawn, after) = text.split_once("ended with 0").expect("ended well");
+    assert!(drawn.contains("requests/s"), "{drawn}");
+    assert!(
+        drawn.contains("\x1b[?1049l"),
+        "back from the other screen: {drawn:?}"
+    );
+    assert!(after.contains(" icanon") && after.contains(" echo "), "{after}");
 }

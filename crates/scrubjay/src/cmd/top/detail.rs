@@ -22,8 +22,12 @@ const OVERVIEW: u16 = 90;
 /// Rows of the longest of the three blocks, with its title.
 const BLOCK_ROWS: u16 = 12;
 
-/// Shortest bar that shows anything.
+/// Shortest bar that shows anything, and the longest.
 const BAR_MIN: usize = 8;
+const BAR_MAX: usize = 32;
+
+/// The line of what all parts are parts of.
+const LIMIT: &str = "limit, -m";
 
 /// What is done a second, and the statistics that count it.
 const RATES: [(&str, &[&str]); 11] = [
@@ -177,15 +181,15 @@ fn memory_lines(now: &Sample, width: usize) -> Vec<Line<'static>> {
             right(&Cell::Bytes(bytes as f64).text(), 7),
             right(&Cell::Ratio(ratio).text(), 6)
         );
-        let room = width.saturating_sub(words.chars().count());
-        let room = if room < BAR_MIN { 0 } else { room };
+        let room = width.saturating_sub(words.chars().count()).min(BAR_MAX);
+        let room = if room < BAR_MIN || label == LIMIT { 0 } else { room };
         Line::raw(format!("{words}{}", bar(ratio, room, '#', ' ')))
     };
     let title = heading(left(
         &format!("{:13}{:>7}{:>7}", "MEMORY", "bytes", "of -m"),
         width,
     ));
-    let whole = line(("limit, -m", limit));
+    let whole = line((LIMIT, limit));
     [title]
         .into_iter()
         .chain(parts.into_iter().map(line))
