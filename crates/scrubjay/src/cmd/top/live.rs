@@ -17,6 +17,9 @@ use super::view::View;
 /// How long a reading may wait to be shown. Keys are seen at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long the thread that draws may take to see that it is to end.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Shows the servers until the user has seen enough, or a signal comes. The signals are to be blocked already.
 ///
 /// # Errors
@@ -35,6 +38,11 @@ pub(super) fn run(
     let wait = move || {
         process::wait_signal();
         ends.store(true, Ordering::Relaxed);
+        // A terminal that is gone reads as empty without end, and crossterm does not come back from reading it.
+        threads::Bell::default().wait(GRACE);
+        // Nobody is left to tell if that fails.
+        let _ = ratatui::try_restore();
+        std::process::exit(0);
     };
     threads::spawn("signals", wait).map_err(|why| format!("cannot start a thread: {why}"))?;
     // Whatever happens from here on, a panic too, the terminal is given back as it was.
