@@ -8,7 +8,7 @@
 mod dashboard;
 mod details;
 mod http;
-mod memory;
+pub mod memory;
 mod metrics;
 mod pages;
 mod reading;

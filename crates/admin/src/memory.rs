@@ -24,10 +24,14 @@ pub const NAMES: [&str; 9] = [
     "free",
 ];
 
-/// The parts now. The statistics behind them are not all of one moment, so what is left over is `free`, and nothing goes
-/// below 0.
-pub fn parts(reading: &Reading) -> [Part; NAMES.len()] {
-    let number = |name| reading.number(name);
+/// The parts now.
+pub(crate) fn parts(reading: &Reading) -> [Part; NAMES.len()] {
+    parts_of(|name| reading.number(name))
+}
+
+/// The parts by the statistics that `number` tells. They are not all of one moment, so what is left over is `free`, and
+/// nothing goes below 0.
+pub fn parts_of(number: impl Fn(&'static str) -> u64) -> [Part; NAMES.len()] {
     let expired = number("expired_bytes");
     let live = number("bytes").saturating_sub(expired);
     // In sealed segments what has expired counts as dead, too.
@@ -41,7 +45,7 @@ pub fn parts(reading: &Reading) -> [Part; NAMES.len()] {
         "eviction_bytes",
         "connection_bytes",
     ]
-    .map(number);
+    .map(&number);
     let used = live + expired + dead + unfilled + others.iter().sum::<u64>();
     let free = number("limit_maxbytes").saturating_sub(used);
     let [index, ledger, eviction, connections] = others;

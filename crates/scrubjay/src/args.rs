@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{bench, check, generate, item, lab, mrc, passwd, plan, replay, stats, why};
+use crate::cmd::{bench, check, generate, item, lab, mrc, passwd, plan, replay, stats, top, why};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -34,6 +34,7 @@ pub fn command() -> Command {
         .subcommand(bench::command())
         .subcommand(lab::command())
         .subcommand(stats::command())
+        .subcommand(top::command())
         .subcommands(item::commands())
         .subcommand(why::command())
         .subcommand(mrc::command())

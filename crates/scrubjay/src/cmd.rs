@@ -13,6 +13,7 @@ pub mod plan;
 pub mod replay;
 pub mod serve;
 pub mod stats;
+pub mod top;
 mod users;
 mod value;
 pub mod why;

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Some(("bench", matches)) => cmd::bench::run(matches),
         Some(("lab", matches)) => cmd::lab::run(matches),
         Some(("stats", matches)) => cmd::stats::run(matches),
+        Some(("top", matches)) => cmd::top::run(matches),
         Some((name @ ("get" | "set" | "delete" | "touch"), matches)) => cmd::item::run(name, matches),
         Some(("why", matches)) => cmd::why::run(matches),
         Some(("mrc", matches)) => cmd::mrc::run(matches),

@@ -2,10 +2,10 @@
 //! together; replies are read in their order by whoever knows what was asked.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgMatches};
 use scrubjay_tls::{Client, ClientSettings, Trust};
@@ -25,6 +25,9 @@ const VALUE_LEN_MAX: usize = 1 << 30;
 /// Longer lives than this are told to a server as a moment. Source: memcached doc/protocol.txt, "Expiration times".
 const RELATIVE_MAX: u32 = 60 * 60 * 24 * 30;
 
+/// Longest line that a server may send.
+const LINE_LEN_MAX: usize = 1 << 20;
+
 /// Name and value of each statistic, in the server's order.
 pub(crate) type Stats = Vec<(String, String)>;
 
@@ -36,6 +39,41 @@ trait Stream: Read + Write + Send {}
 
 impl<S: Read + Write + Send> Stream for S {}
 
+/// How servers are reached: what [`server_args`] say besides the server's name.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    /// A file of the certificates that vouch for a server; without, nothing is encrypted.
+    authorities: Option<PathBuf>,
+    /// A file with a user and its password.
+    login: Option<String>,
+    /// Longest wait for a byte, or until the server takes one.
+    patience: Duration,
+}
+
+impl Access {
+    /// As the options of [`server_args`] say.
+    pub(crate) fn of(matches: &ArgMatches, patience: Duration) -> Access {
+        let text = |name: &str| matches.get_one::<String>(name);
+        Access {
+            authorities: text("tls_ca").map(PathBuf::from),
+            login: text("login").cloned(),
+            patience,
+        }
+    }
+
+    /// Connects to `server`, and logs in.
+    pub(crate) fn connect(&self, server: &str) -> Result<Connection, String> {
+        let stream = open(server, self.authorities.as_deref(), self.patience)?;
+        let mut connection = Connection::over(stream, self.patience);
+        if let Some(path) = &self.login {
+            connection.finish_within(self.patience);
+            connection.log_in(path)?;
+            connection.deadline = None;
+        }
+        Ok(connection)
+    }
+}
+
 /// A connection to a server.
 pub(crate) struct Connection {
     stream: BufReader<Box<dyn Stream>>,
@@ -44,6 +82,8 @@ pub(crate) struct Connection {
     value: Vec<u8>,
     output: Vec<u8>,
     patience: Duration,
+    /// No line is begun or gone on with after this.
+    deadline: Option<Instant>,
 }
 
 impl Connection {
@@ -59,14 +99,8 @@ impl Connection {
 
     /// Connects to the server that the options of [`server_args`] name, and logs in if they say so.
     pub(crate) fn of(matches: &ArgMatches) -> Result<Connection, String> {
-        let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
-        let server = text("server").unwrap_or_default();
-        let authorities = text("tls_ca").map(Path::new);
-        let mut connection = Connection::over(open(server, authorities, PATIENCE)?, PATIENCE);
-        if let Some(path) = text("login") {
-            connection.log_in(path)?;
-        }
-        Ok(connection)
+        let server = matches.get_one::<String>("server");
+        Access::of(matches, PATIENCE).connect(server.map_or("", String::as_str))
     }
 
     fn over(stream: Box<dyn Stream>, patience: Duration) -> Connection {
@@ -77,7 +111,13 @@ impl Connection {
             value: Vec::new(),
             output: Vec::new(),
             patience,
+            deadline: None,
         }
+    }
+
+    /// Bounds what is read from now on by a time for all of it; a server that sends a byte now and then does not escape.
+    pub(crate) fn finish_within(&mut self, time: Duration) {
+        self.deadline = Instant::now().checked_add(time);
     }
 
     /// Proves to be the user whom the file's first line names, as `NAME:PASSWORD`.
@@ -122,12 +162,23 @@ impl Connection {
     /// Reads a line and returns it without its end.
     pub(crate) fn read_line(&mut self) -> Result<&[u8], String> {
         self.line.clear();
-        let len = self
-            .stream
-            .read_until(b'\n', &mut self.line)
-            .map_err(|why| lost(&why, self.patience))?;
-        if len == 0 {
-            return Err("the server closed the connection".to_owned());
+        while self.line.last() != Some(&b'\n') {
+            if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                return Err(lost(&ErrorKind::TimedOut.into(), self.patience));
+            }
+            let available = self.stream.fill_buf().map_err(|why| lost(&why, self.patience))?;
+            if available.is_empty() {
+                return Err("the server closed the connection".to_owned());
+            }
+            if self.line.len() > LINE_LEN_MAX {
+                return Err(format!(
+                    "the server sent a line of more than {LINE_LEN_MAX} bytes"
+                ));
+            }
+            let end = available.iter().position(|&byte| byte == b'\n');
+            let len = end.map_or(available.len(), |end| end + 1);
+            self.line.extend_from_slice(&available[..len]);
+            self.stream.consume(len);
         }
         while matches!(self.line.last(), Some(b'\n' | b'\r')) {
             self.line.pop();
@@ -211,12 +262,24 @@ fn open(server: &str, authorities: Option<&Path>, patience: Duration) -> Result<
         stream.set_write_timeout(Some(patience)).map_err(explain)?;
         return encrypt(stream, "localhost", authorities);
     }
-    let stream = TcpStream::connect(server).map_err(explain)?;
+    let stream = reach(server, patience).map_err(explain)?;
     stream.set_nodelay(true).map_err(explain)?;
     stream.set_read_timeout(Some(patience)).map_err(explain)?;
     stream.set_write_timeout(Some(patience)).map_err(explain)?;
     let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
     encrypt(stream, host.trim_matches(['[', ']']), authorities)
+}
+
+/// Connects to the first of the server's addresses that answers, each for `patience` at most.
+fn reach(server: &str, patience: Duration) -> std::io::Result<TcpStream> {
+    let mut error = std::io::Error::new(ErrorKind::NotFound, "its name has no address");
+    for address in server.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(stream) => return Ok(stream),
+            Err(why) => error = why,
+        }
+    }
+    Err(error)
 }
 
 fn encrypt(
@@ -270,8 +333,13 @@ pub(crate) fn server_arg() -> Arg {
 
 /// The options that name the server to talk to and say how: for [`Connection::of`].
 pub(crate) fn server_args() -> [Arg; 3] {
+    let [login, authorities] = access_args();
+    [server_arg(), login, authorities]
+}
+
+/// The options that say how servers are reached: for [`Access::of`].
+pub(crate) fn access_args() -> [Arg; 2] {
     [
-        server_arg(),
         Arg::new("login")
             .long("login")
             .value_name("FILE")

@@ -127,5 +127,15 @@ fn a_login_opens_a_server_with_users() {
     assert_eq!(as_user(&login, "set k v"), Some(0));
     assert_eq!(as_user(&login, "get k"), Some(0));
     assert_eq!(as_user(&login, "why k"), Some(0));
+    let top = format!("top 127.0.0.1:{} --once --interval 100ms", server.ports[0]);
+    assert_eq!(
+        run(&format!("{top} --login {}", login.display())).status.code(),
+        Some(0)
+    );
+    assert_eq!(
+        run(&format!("{top} --login {}", wrong.display())).status.code(),
+        Some(1)
+    );
+    assert_eq!(run(&top).status.code(), Some(1));
     assert_eq!(ask(server.connect(), "get k"), "CLIENT_ERROR unauthenticated");
 }

@@ -14,5 +14,6 @@ mod process;
 mod replay;
 mod statistics;
 mod tls;
+mod top;
 mod udp;
 mod why;

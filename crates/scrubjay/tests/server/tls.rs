@@ -108,7 +108,10 @@ fn commands_for_hands_speak_it_to_servers_they_can_believe() {
     let encrypted = format!("--server localhost:{port} --tls-ca {authorities}");
     assert_eq!(run(&format!("set k value {encrypted}")).status.code(), Some(0));
     assert_eq!(run(&format!("get k {encrypted}")).stdout, b"value");
+    let top = format!("top localhost:{port} --tls-ca {authorities} --once --interval 100ms");
+    assert_eq!(run(&top).status.code(), Some(0));
     certificates.renew();
+    assert_eq!(run(&top).status.code(), Some(1));
     let refused = run(&format!("get k {encrypted}"));
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{said}");
