@@ -23,6 +23,7 @@ pub mod plan;
 mod pool;
 mod reclaim;
 mod sampler;
+mod scan;
 mod segment;
 mod shadow;
 mod sizes;
@@ -39,6 +40,7 @@ pub use api::{
 };
 pub use cache::{Cache, CacheError};
 pub use sampler::{AGEINGS, leads};
+pub use scan::{ScanCursor, Scanned};
 pub use shadow::{Ageing, Shadow};
 pub use upload::Upload;
 pub use worker::{FETCH_AHEAD_MAX, Worker};
