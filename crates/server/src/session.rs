@@ -5,7 +5,9 @@
 
 mod ahead;
 mod binary;
+mod dump;
 mod guard;
+mod insides;
 mod meta;
 mod need;
 mod text;

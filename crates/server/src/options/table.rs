@@ -114,8 +114,7 @@ pub const ROWS: &[Row] = &[
         .shows("flush_enabled", |o| yes_no(o.flush_enabled)),
     Row::flag("disable-dumping", |o, _| o.dump_enabled = false, "Refuse `stats cachedump` and `lru_crawler metadump`")
         .short('X')
-        .shows("dump_enabled", |o| yes_no(o.dump_enabled))
-    .no_effect("there are no commands that dump keys"),
+        .shows("dump_enabled", |o| yes_no(o.dump_enabled)),
     Row::flag("disable-watch", |_, _| {}, "Refuse the `watch` command")
         .short('W').no_effect(NO_LOGS),
     Row::text("stat-delimiter", "char", set_stat_delimiter, "Character that ends the prefix of a key in `stats detail`, which it turns on")
