@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{bench, generate, item, lab, mrc, passwd, plan, replay, stats, why};
+use crate::cmd::{bench, dump, generate, item, lab, load, mrc, passwd, plan, replay, stats, why};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -33,6 +33,8 @@ pub fn command() -> Command {
         .subcommand(lab::command())
         .subcommand(stats::command())
         .subcommands(item::commands())
+        .subcommand(dump::command())
+        .subcommand(load::command())
         .subcommand(why::command())
         .subcommand(mrc::command())
         .subcommand(passwd::command())

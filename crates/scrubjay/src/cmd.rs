@@ -3,15 +3,18 @@
 pub mod bench;
 mod chart;
 mod connection;
+pub mod dump;
 pub mod generate;
 pub mod item;
 pub mod lab;
+pub mod load;
 pub mod mrc;
 pub mod passwd;
 pub mod plan;
 pub mod replay;
 pub mod serve;
 pub mod stats;
+mod transfer;
 mod users;
 mod value;
 pub mod why;

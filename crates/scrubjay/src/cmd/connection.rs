@@ -59,14 +59,7 @@ impl Connection {
 
     /// Connects to the server that the options of [`server_args`] name, and logs in if they say so.
     pub(crate) fn of(matches: &ArgMatches) -> Result<Connection, String> {
-        let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
-        let server = text("server").unwrap_or_default();
-        let authorities = text("tls_ca").map(Path::new);
-        let mut connection = Connection::over(open(server, authorities, PATIENCE)?, PATIENCE);
-        if let Some(path) = text("login") {
-            connection.log_in(path)?;
-        }
-        Ok(connection)
+        Target::of(matches, ["server", "login", "tls_ca"]).connect()
     }
 
     fn over(stream: Box<dyn Stream>, patience: Duration) -> Connection {
@@ -200,6 +193,36 @@ impl Connection {
             line = String::from_utf8_lossy(self.read_line()?).into_owned();
         }
         Ok(stats)
+    }
+}
+
+/// A server, and how to come in: for several connections to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) server: String,
+    login: Option<String>,
+    authorities: Option<String>,
+}
+
+impl Target {
+    /// What the options of these names say: of the server, the login and the authorities.
+    pub(crate) fn of(matches: &ArgMatches, names: [&str; 3]) -> Target {
+        let [server, login, authorities] = names.map(|name| matches.get_one::<String>(name).cloned());
+        Target {
+            server: server.unwrap_or_default(),
+            login,
+            authorities,
+        }
+    }
+
+    /// Connects and logs in.
+    pub(crate) fn connect(&self) -> Result<Connection, String> {
+        let authorities = self.authorities.as_deref().map(Path::new);
+        let mut connection = Connection::over(open(&self.server, authorities, PATIENCE)?, PATIENCE);
+        if let Some(path) = &self.login {
+            connection.log_in(path)?;
+        }
+        Ok(connection)
     }
 }
 
