@@ -126,7 +126,8 @@ fn read_meta(
     let line = connection.read_line()?;
     let Some(rest) = line.strip_prefix(b"VA ") else {
         match line {
-            b"EN" => tally.skip("gone meanwhile"),
+            // The key may stand behind it.
+            [b'E', b'N', ..] => tally.skip("gone meanwhile"),
             refused if is_refusal(refused) => tally.fail(&String::from_utf8_lossy(refused)),
             other => return Err(format!("unexpected reply {:?}", String::from_utf8_lossy(other))),
         }
