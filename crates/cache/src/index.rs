@@ -9,6 +9,8 @@
 //! that moved says so in its header; pages before the frontier moved wholly and their memory is given back. So any size is
 //! reachable in small steps and the index never exists twice.
 
+pub(crate) mod order;
+
 use scrubjay_base::sync::whole::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 use crate::epoch::Epochs;

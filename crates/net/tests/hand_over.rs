@@ -13,8 +13,8 @@ use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::{Listener, datagrams};
 use scrubjay_net::udp::{Policy, Words};
 use scrubjay_net::{
-    Config, Control, Counters, EndedBy, Handled, Limits, Live, Next, Output, Peer, Service, Sockets, Stop, Udp,
-    UdpConfig,
+    Config, Control, Counters, EndedBy, Handled, Limits, Live, Next, Output, Peer, Service, Sockets, Stop,
+    Udp, UdpConfig,
 };
 
 /// How long anything may take before the test gives up.

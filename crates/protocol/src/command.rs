@@ -249,7 +249,7 @@ pub const COMMANDS: &[Command] = &[
         "lru_crawler",
         Shape::Insides(Insides::LruCrawler),
         (2, MANY),
-        "answered, no effect: expiry needs no crawler",
+        "metadump and mgdump list keys; the rest has no effect: expiry needs no crawler",
     ),
     row(
         "watch",

@@ -5,6 +5,7 @@
 
 pub mod binary;
 pub mod command;
+pub mod dump;
 pub mod fuzz;
 pub mod limits;
 pub mod meta;

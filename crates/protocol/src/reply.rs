@@ -41,6 +41,15 @@ pub const MEMLIMIT_OUT_OF_BOUNDS: Words = "MEMLIMIT_ADJUST_FAILED out of bounds 
 pub const NO_WATCH: Words = "CLIENT_ERROR watch commands not allowed";
 /// A dump is asked for.
 pub const NO_DUMP: Words = "ERROR metadump not allowed";
+/// A dump with words that nobody knows.
+pub const DUMP_WORDS: Words = "CLIENT_ERROR behind the classes of a dump come prefix= size>= size<= age>= age<= ttl>= \
+                               ttl<= limit= or from=";
+/// A dump is to go on from a cursor of another server, or of this one before it was started again.
+pub const FOREIGN_CURSOR: Words = "CLIENT_ERROR this cursor is not of this server, start anew";
+/// `stats cachedump` where dumps are off (`-X`).
+pub const NO_CACHEDUMP: Words = "CLIENT_ERROR stats cachedump not allowed";
+/// `lru_crawler` with no class at all.
+pub const NOTHING_TO_CRAWL: Words = "NOTSTARTED no items to crawl";
 /// Certificates are to be read again.
 pub const NO_TLS: Words = "Error TLS not enabled";
 /// `slabs reassign` from a class that has nothing to give.

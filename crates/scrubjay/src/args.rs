@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{bench, check, generate, item, lab, mrc, passwd, plan, replay, stats, top, why};
+use crate::cmd::{bench, check, dump, generate, item, lab, load, mrc, passwd, plan, replay, stats, top, why};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -36,6 +36,8 @@ pub fn command() -> Command {
         .subcommand(stats::command())
         .subcommand(top::command())
         .subcommands(item::commands())
+        .subcommand(dump::command())
+        .subcommand(load::command())
         .subcommand(why::command())
         .subcommand(mrc::command())
         .subcommand(passwd::command())

@@ -23,6 +23,8 @@ fn main() -> ExitCode {
         Some(("stats", matches)) => cmd::stats::run(matches),
         Some(("top", matches)) => cmd::top::run(matches),
         Some((name @ ("get" | "set" | "delete" | "touch"), matches)) => cmd::item::run(name, matches),
+        Some(("dump", matches)) => cmd::dump::run(matches),
+        Some(("load", matches)) => cmd::load::run(matches),
         Some(("why", matches)) => cmd::why::run(matches),
         Some(("mrc", matches)) => cmd::mrc::run(matches),
         Some(("passwd", matches)) => cmd::passwd::run(matches),

@@ -6,7 +6,9 @@
 mod ahead;
 mod binary;
 mod carry;
+mod dump;
 mod guard;
+mod insides;
 mod meta;
 mod need;
 mod text;

@@ -129,14 +129,14 @@ impl Index {
             others.find_map(fits)
         });
         match found {
-            Some((_, hash)) if place.is_next && !self.has_moved(heap, hash) => Verdict::Double,
+            Some((_, hash)) if place.is_next && !self.hash_has_moved(heap, hash) => Verdict::Double,
             Some((slot, hash)) => Verdict::Keep(slot, hash),
             None => Verdict::Lost,
         }
     }
 
     /// Whether the hash's line of the table that is being left was moved.
-    fn has_moved(&self, heap: &Heap, hash: KeyHash) -> bool {
+    fn hash_has_moved(&self, heap: &Heap, hash: KeyHash) -> bool {
         let (extent, pages, first) = self.tables()[0];
         let number = hash.page(pages);
         number < first || heap.page(extent, number)[hash.home()].was_moved()

@@ -99,8 +99,7 @@ impl Connection {
 
     /// Connects to the server that the options of [`server_args`] name, and logs in if they say so.
     pub(crate) fn of(matches: &ArgMatches) -> Result<Connection, String> {
-        let server = matches.get_one::<String>("server");
-        Access::of(matches, PATIENCE).connect(server.map_or("", String::as_str))
+        Target::of(matches, ["server", "login", "tls_ca"]).connect()
     }
 
     fn over(stream: Box<dyn Stream>, patience: Duration) -> Connection {
@@ -251,6 +250,34 @@ impl Connection {
             line = String::from_utf8_lossy(self.read_line()?).into_owned();
         }
         Ok(stats)
+    }
+}
+
+/// A server, and how it is reached: for several connections to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) server: String,
+    access: Access,
+}
+
+impl Target {
+    /// What the options of these names say: of the server, the login and the authorities.
+    pub(crate) fn of(matches: &ArgMatches, names: [&str; 3]) -> Target {
+        let [server, login, authorities] = names.map(|name| matches.get_one::<String>(name).cloned());
+        let access = Access {
+            authorities: authorities.map(PathBuf::from),
+            login,
+            patience: PATIENCE,
+        };
+        Target {
+            server: server.unwrap_or_default(),
+            access,
+        }
+    }
+
+    /// Connects and logs in.
+    pub(crate) fn connect(&self) -> Result<Connection, String> {
+        self.access.connect(&self.server)
     }
 }
 

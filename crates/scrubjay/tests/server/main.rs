@@ -3,6 +3,7 @@
 mod admin;
 mod bench;
 mod config;
+mod dump;
 mod hands;
 mod kit;
 mod lab;

@@ -126,7 +126,6 @@ pub const ROWS: &[Row] = &[
     Row::flag("disable-dumping", |o, _| o.dump_enabled = false, "Refuse `stats cachedump` and `lru_crawler metadump`")
         .short('X')
         .shows("dump_enabled", |o| yes_no(o.dump_enabled))
-    .no_effect("there are no commands that dump keys")
         .live(|o, new| o.dump_enabled = new.dump_enabled),
     Row::flag("disable-watch", |_, _| {}, "Refuse the `watch` command")
         .short('W').no_effect(NO_LOGS),

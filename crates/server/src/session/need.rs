@@ -44,10 +44,10 @@ pub(super) fn of_packet(request: &Packet<'_>) -> Rights {
     }
 }
 
-/// Reading is for all; what is counted, and since when, is not.
+/// Reading is for all; what is counted, and since when, is not, and neither are others' keys.
 fn of_statistics(words: &Tokens<'_>) -> Rights {
     match (words.get(0), words.get(1)) {
-        (b"reset", _) | (b"detail", b"on" | b"off") => Rights::Administer,
+        (b"reset" | b"cachedump", _) | (b"detail", b"on" | b"off") => Rights::Administer,
         _ => Rights::Read,
     }
 }

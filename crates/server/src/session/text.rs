@@ -3,7 +3,6 @@
 mod carry;
 mod swallow;
 
-use scrubjay_base::number::parse_i64;
 use scrubjay_cache::{
     Arith, ArithOutcome, Body, Delete, DeleteOutcome, Get, PinnedSlice, Refusal, Store, StoreMode,
     StoreOutcome, Upload,
@@ -17,10 +16,11 @@ use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
 
 use self::swallow::{Unwanted, swallow};
-use super::need;
+use super::dump::{self, Dump};
 use super::{
     Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value,
 };
+use super::{insides, need};
 use crate::auth::Rights;
 use crate::stats::detail;
 
@@ -48,6 +48,8 @@ enum Step {
     SwallowLine,
     /// `stats conns` waits for the rows of all workers.
     List(Box<Listing>),
+    /// Keys are listed.
+    Dump(Box<Dump>),
 }
 
 /// A multi-get whose keys are taken as they come.
@@ -132,6 +134,14 @@ pub(super) fn handle(
             Step::Value(_) => receive(&mut state.step, context, rest, output),
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
             Step::List(_) => list_connections(&mut state.step, context, output.bytes()),
+            Step::Dump(dump) => match dump.step(context, output.bytes()) {
+                Listed::NotYet => Progress::Soon,
+                Listed::Part => Progress::Yield(0),
+                Listed::All => {
+                    state.step = Step::Line;
+                    Progress::Consumed(0)
+                }
+            },
         };
         if is_measured {
             context.answered();
@@ -223,6 +233,17 @@ fn handle_line(
             *step = Step::List(Box::new(context.begin_list()));
             return Progress::Consumed(line.len);
         }
+        Ok(request @ (Request::Stats(_) | Request::Insides(..))) => match dump::begin(context, request) {
+            Some(Ok(dump)) => {
+                *step = Step::Dump(Box::new(dump));
+                return Progress::Consumed(line.len);
+            }
+            Some(Err(words)) => {
+                reply::line(output.bytes(), words);
+                return Progress::Consumed(line.len);
+            }
+            None => {}
+        },
         Ok(Request::Quit | Request::Http) => return Progress::Close,
         Ok(Request::Shutdown { mode }) if context.shutdown_enabled() => {
             return shut_down(context, mode, line.len, output.bytes());
@@ -445,7 +466,7 @@ fn execute(
         Request::CacheMemlimit { megabytes } => set_memory_limit(context, megabytes),
         Request::Shutdown { .. } => reply::SHUTDOWN_OFF,
         Request::Insides(Insides::RefreshCerts, _) => return refresh_certificates(context, out),
-        Request::Insides(insides, line) => answer_insides(insides, &Tokens::cut(line)),
+        Request::Insides(insides, line) => insides::answer(insides, &Tokens::cut(line)),
         Request::Get { .. } | Request::Store(_) | Request::Meta(_) | Request::Quit | Request::Http => {
             reply::ERROR
         }
@@ -473,21 +494,6 @@ fn set_memory_limit(context: &mut Context<'_>, megabytes: u64) -> Words {
     "OK"
 }
 
-/// Classes of memcached's allocator, whose numbers are still let pass.
-const SLAB_CLASSES: i64 = 63;
-
-/// memcached's answers about parts that are not here.
-fn answer_insides(insides: Insides, tokens: &Tokens<'_>) -> Words {
-    match insides {
-        Insides::Slabs => answer_slabs(tokens),
-        Insides::Lru => answer_lru(tokens),
-        Insides::LruCrawler => answer_crawler(tokens),
-        Insides::Watch => reply::NO_WATCH,
-        Insides::Extstore => reply::ERROR,
-        Insides::RefreshCerts => reply::NO_TLS,
-    }
-}
-
 /// Reads the certificates again, on this worker: the files are small, and the one who asks wants to know how it went.
 fn refresh_certificates(context: &Context<'_>, out: &mut Vec<u8>) -> Option<Words> {
     let Some(tls) = &context.shared.tls else {
@@ -499,55 +505,6 @@ fn refresh_certificates(context: &Context<'_>, out: &mut Vec<u8>) -> Option<Word
             reply::line(out, &format!("SERVER_ERROR {error}"));
             None
         }
-    }
-}
-
-fn answer_slabs(tokens: &Tokens<'_>) -> Words {
-    let number = |index: usize| parse_i64(tokens.get(index));
-    match tokens.get(1) {
-        b"reassign" if tokens.count() == 4 => match (number(2), number(3)) {
-            (Some(from), Some(to)) if from == to => reply::SAME_CLASS,
-            (Some(from), Some(to)) if from.max(to) > SLAB_CLASSES => reply::BAD_CLASSES,
-            (Some(_), Some(_)) => reply::NO_SPARE,
-            _ => reply::BAD_FORMAT,
-        },
-        b"automove" => match (tokens.get(2), number(2)) {
-            (b"ratio", _) if tokens.count() > 3 => "OK",
-            (_, Some(0..=2)) => "OK",
-            (_, Some(3..)) => reply::ERROR,
-            _ => reply::BAD_FORMAT,
-        },
-        _ => reply::ERROR,
-    }
-}
-
-fn answer_lru(tokens: &Tokens<'_>) -> Words {
-    let number = |index: usize| parse_i64(tokens.get(index));
-    match tokens.get(1) {
-        b"mode" if matches!(tokens.get(2), b"flat" | b"segmented") => "OK",
-        b"tune" if tokens.count() >= 6 && number(2).is_some() && number(3).is_some() => "OK",
-        b"temp_ttl" if number(2).is_some() => "OK",
-        _ => reply::ERROR,
-    }
-}
-
-fn answer_crawler(tokens: &Tokens<'_>) -> Words {
-    const SLEEP_MAX: i64 = 1_000_000;
-    let number = parse_i64(tokens.get(2));
-    match (tokens.get(1), tokens.count()) {
-        (b"enable" | b"disable", _) => "OK",
-        (b"sleep", 3..) => match number {
-            Some(0..=SLEEP_MAX) => "OK",
-            Some(_) => reply::CRAWLER_SLEEP,
-            None => reply::BAD_FORMAT,
-        },
-        (b"tocrawl", 3..) => number.map_or(reply::BAD_FORMAT, |_| "OK"),
-        (b"crawl", 3..) => match (tokens.get(2), number) {
-            (b"all", _) | (_, Some(1..=SLAB_CLASSES)) => "OK",
-            _ => reply::BAD_CLASS,
-        },
-        (b"metadump" | b"mgdump", 3..) => reply::NO_DUMP,
-        _ => reply::ERROR,
     }
 }
 
@@ -565,12 +522,6 @@ fn stats(context: &mut Context<'_>, words: &[u8], out: &mut Vec<u8>) {
         (b"detail", word) => match detail::switch(context.shared, word) {
             true => "OK",
             false => reply::STATS_DETAIL_USAGE,
-        },
-        (b"cachedump", _) if tokens.count() < 3 => reply::BAD_LINE,
-        (b"cachedump", class) => match (parse_i64(class), parse_i64(tokens.get(2))) {
-            (Some(0..=SLAB_CLASSES), Some(_)) => "END",
-            (Some(_), Some(_)) => reply::BAD_SLAB,
-            _ => reply::BAD_FORMAT,
         },
         (group, _) => {
             let known = context.stats(group, &mut |name, value| reply::stat(out, name, value));

@@ -7,12 +7,14 @@ use super::{Keys, Step, TextState};
 use crate::service::Shared;
 use crate::session::Listing;
 use crate::session::carry::{Reader, Writer};
+use crate::session::dump::Dump;
 
 const LINE: u8 = 0;
 const KEYS: u8 = 1;
 const SWALLOW: u8 = 2;
 const SWALLOW_LINE: u8 = 3;
 const LIST: u8 = 4;
+const DUMP: u8 = 5;
 
 impl TextState {
     /// `None` if the value that is being received was cut off.
@@ -39,6 +41,10 @@ impl TextState {
                 writer.byte(LIST);
                 writer.number(listing.next);
             }
+            Step::Dump(dump) => {
+                writer.byte(DUMP);
+                dump.pack(writer);
+            }
         }
         Some(())
     }
@@ -59,6 +65,7 @@ impl TextState {
             })),
             SWALLOW_LINE => Step::SwallowLine,
             LIST => Step::List(Box::new(Listing::from(shared, reader.number()?))),
+            DUMP => Step::Dump(Box::new(Dump::unpack(reader, shared)?)),
             _ => return None,
         };
         Some(TextState { step })
