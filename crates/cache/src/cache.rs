@@ -7,6 +7,7 @@ use scrubjay_base::sync::whole::{AtomicBool, AtomicU32, AtomicU64, Mutex, Orderi
 use scrubjay_base::time::Now;
 
 use crate::api::{Cause, Config, Counters, CurvePoint, Refusal, SizeClass, Usage, item_size};
+use crate::departure::Departures;
 use crate::epoch::Epochs;
 use crate::eviction::{Eviction, Place};
 use crate::expiry::{is_expired, tick, ttl_secs};
@@ -113,6 +114,7 @@ pub struct Cache {
     pub(crate) uploads: Uploads,
     pub(crate) eviction: Eviction,
     pub(crate) ledger: Ledger,
+    pub(crate) departures: Departures,
     pub(crate) huge_pages: HugePages,
     /// The last CAS number given out; raised by every modification.
     cas: OwnLine<AtomicU64>,
@@ -204,6 +206,7 @@ impl Cache {
             uploads: Uploads::default(),
             eviction: Eviction::new(memory_max),
             ledger: Ledger::new(ledger::bytes_of(memory_max, config.ledger_bytes)),
+            departures: Departures::default(),
             huge_pages: HugePages::default(),
             cas: OwnLine::default(),
             flush_below: OwnLine::default(),
@@ -646,6 +649,7 @@ impl Cache {
                 level: entry.heat.level(),
             };
             self.ledger.note(entry.hash, &leaving);
+            self.show_evicted(turn, entry, cause);
         }
         #[cfg(shuttle)]
         self.note_evicted_key(item, cause);

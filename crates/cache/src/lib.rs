@@ -7,6 +7,7 @@
 mod api;
 mod audit;
 mod cache;
+mod departure;
 mod drain;
 mod epoch;
 mod eviction;
@@ -38,6 +39,7 @@ pub use api::{
     StoreMode, StoreOutcome, Usage, Why, Win, admits, item_size,
 };
 pub use cache::{Cache, CacheError};
+pub use departure::{Departure, Observer, Peek};
 pub use sampler::{AGEINGS, leads};
 pub use shadow::{Ageing, Shadow};
 pub use upload::Upload;
