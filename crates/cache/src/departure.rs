@@ -3,8 +3,6 @@
 
 use std::sync::OnceLock;
 
-use scrubjay_base::sync::whole::{AtomicBool, Ordering};
-
 use crate::api::Cause;
 use crate::cache::Cache;
 use crate::expiry::{TICKS_PER_SEC, ttl_secs};
@@ -34,24 +32,27 @@ pub struct Departure<'a> {
 
 /// Is shown what is evicted, by the thread that evicts: it must not wait, nor call the cache.
 pub trait Observer: std::fmt::Debug + Send + Sync {
+    /// Whether it wants to see them now; asked each time.
+    fn wants(&self) -> bool;
+
     /// The item leaves; `member` is the number of the worker that evicts it, see [`Worker::number`], or their number if it is
     /// background work.
     fn left(&self, member: usize, departure: &Departure<'_>);
 }
 
 /// The observer's place in the cache.
-#[derive(Debug, Default)]
-pub(crate) struct Departures {
-    /// Written by whoever turns observing on and off; publishes nothing.
-    is_observed: AtomicBool,
-    observer: OnceLock<Box<dyn Observer>>,
-}
+pub(crate) type Departures = OnceLock<Box<dyn Observer>>;
 
 /// What lies under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek {
-    /// A live item with a value of so many bytes.
-    Found(usize),
+    /// A live item.
+    Found {
+        /// Bytes of its value.
+        value_len: usize,
+        /// Seconds that it has to live; `None`: for ever.
+        ttl: Option<u32>,
+    },
     /// Nothing.
     Absent,
     /// An item that has died of age, and has not been noticed.
@@ -61,31 +62,23 @@ pub enum Peek {
 }
 
 impl Cache {
-    /// Names who is shown what is evicted while [`Cache::set_observed`] says so. Only the first one is taken.
+    /// Names who is shown what is evicted. Only the first one is taken.
     pub fn set_observer(&self, observer: Box<dyn Observer>) {
         // The first one stays, as said.
-        let _ = self.departures.observer.set(observer);
-    }
-
-    /// Begins or ends to show what is evicted.
-    pub fn set_observed(&self, is_observed: bool) {
-        self.departures.is_observed.store(is_observed, Ordering::Relaxed);
+        let _ = self.departures.set(observer);
     }
 
     /// Shows an item that leaves, if anybody looks.
     #[inline]
     pub(crate) fn show_evicted(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
         let is_evicted = matches!(cause, Cause::Evicted | Cause::LimitLowered);
-        if is_evicted && self.departures.is_observed.load(Ordering::Relaxed) {
-            self.show(turn, entry, cause);
+        if is_evicted && let Some(observer) = self.departures.get().filter(|observer| observer.wants()) {
+            self.show(observer.as_ref(), turn, entry, cause);
         }
     }
 
     #[cold]
-    fn show(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
-        let Some(observer) = self.departures.observer.get() else {
-            return;
-        };
+    fn show(&self, observer: &dyn Observer, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
         let (item, header) = (entry.item, entry.item.header());
         let segment = self.heap.header(self.heap.segment_of(entry.location));
         let departure = Departure {
@@ -113,8 +106,11 @@ impl Worker {
         let cache = &*self.member.cache();
         cache.epochs.announce_again(self.member.index);
         let hash = cache.index.hash(key);
-        if let Some((found, _)) = self.look(hash, key) {
-            return Peek::Found(found.item.value_len());
+        if let Some((found, header)) = self.look(hash, key) {
+            return Peek::Found {
+                value_len: found.item.value_len(),
+                ttl: ttl_secs(header.deadline, cache.tick()),
+            };
         }
         let dead = cache.index.find(&cache.heap, hash, key).and_then(|found| {
             let cause = cache.death(found.location, found.item.deadline(), cache.tick());
@@ -130,6 +126,7 @@ impl Worker {
 
 #[cfg(all(test, not(loom), not(shuttle)))]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
 
     use scrubjay_base::time::Now;
@@ -140,13 +137,20 @@ mod tests {
     use crate::worker::Worker;
 
     #[derive(Clone, Debug, Default)]
-    struct Seen(Arc<Mutex<Vec<(usize, Vec<u8>, usize)>>>);
+    struct Seen {
+        wants: Arc<AtomicBool>,
+        rows: Arc<Mutex<Vec<(usize, Vec<u8>, usize)>>>,
+    }
 
     impl Observer for Seen {
+        fn wants(&self) -> bool {
+            self.wants.load(Ordering::Relaxed)
+        }
+
         fn left(&self, member: usize, departure: &Departure<'_>) {
             assert_eq!((departure.cause, departure.fetched), (Cause::Evicted, false));
             let row = (member, departure.key.to_vec(), departure.value_len);
-            self.0.lock().expect("unpoisoned").push(row);
+            self.rows.lock().expect("unpoisoned").push(row);
         }
     }
 
@@ -177,10 +181,10 @@ mod tests {
             cache.counters().removed.evicted
         };
         let before = fill(0);
-        assert!(before > 0 && seen.0.lock().expect("unpoisoned").is_empty());
-        cache.set_observed(true);
+        assert!(before > 0 && seen.rows.lock().expect("unpoisoned").is_empty());
+        seen.wants.store(true, Ordering::Relaxed);
         let evicted = fill(100_000) - before;
-        let rows = seen.0.lock().expect("unpoisoned");
+        let rows = seen.rows.lock().expect("unpoisoned");
         assert_eq!(rows.len() as u64, evicted);
         assert!(
             rows.iter()
@@ -196,8 +200,9 @@ mod tests {
         store(&mut worker, b"stays", 0);
         store(&mut worker, b"dies", 1);
         let reads = cache.counters().reads;
-        assert_eq!(worker.peek(b"stays"), Peek::Found(1000));
-        assert_eq!(worker.peek(b"dies"), Peek::Found(1000));
+        let found = |ttl| Peek::Found { value_len: 1000, ttl };
+        assert_eq!(worker.peek(b"stays"), found(None));
+        assert_eq!(worker.peek(b"dies"), found(Some(1)));
         assert_eq!(worker.peek(b"never"), Peek::Absent);
         worker.begin_turn(Now::from_millis(3000));
         assert_eq!(worker.peek(b"dies"), Peek::Expired);

@@ -160,6 +160,16 @@ pub trait Driver {
         0
     }
 
+    /// A connection's descriptor in this process. Cost: no system call.
+    fn descriptor(&self, _socket: &Self::Socket) -> u64 {
+        0
+    }
+
+    /// Who is at a connection's other end, or was; `None` if that is not known any more.
+    fn peer(&self, _socket: &Self::Socket) -> Option<PeerAddress> {
+        None
+    }
+
     /// What a connection is called in a list.
     fn name(&self, _socket: &Self::Socket) -> Name {
         Name::default()

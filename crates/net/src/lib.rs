@@ -20,5 +20,5 @@ pub use memory::Memory;
 pub use output::Output;
 pub use roll::{Roll, RollCall, Row, State};
 pub use server::{Config, Sockets, Udp, run, run_here};
-pub use service::{Handled, Next, Peer, Service};
+pub use service::{Handled, Next, Peer, Reason, Service, Waker};
 pub use worker::Limits;

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{Cache, PinnedSlice, Worker};
-use scrubjay_net::{Control, Counters, Handled, Output, Peer, Service};
+use scrubjay_net::{Control, Counters, Handled, Output, Peer, Reason, Service, Waker};
 use scrubjay_tls::Tls;
 
 use crate::auth::{Auth, Rights};
 use crate::options::Options;
 use crate::session::{Context, Session};
-use crate::stats::detail::Switch;
 use crate::stats::{Baseline, WorkerCounters};
+use crate::watch::{Door, Evictions, Log, Stream, Told};
 
 /// What all workers of a server share.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub struct Shared {
     pub verbosity: AtomicU8,
     /// Every worker's counts.
     pub(crate) counters: Mutex<Vec<Arc<WorkerCounters>>>,
-    /// Whether requests are counted by prefix of key.
-    pub detail: Switch,
+    /// What those who watch are told, and for whom requests are noted.
+    pub log: Arc<Log>,
     /// What `stats reset` found and subtracts since.
     pub(crate) baseline: Mutex<Baseline>,
 }
@@ -48,7 +48,8 @@ impl Shared {
         tls: Option<Arc<Tls>>,
     ) -> Arc<Shared> {
         let verbosity = AtomicU8::new(options.verbosity);
-        let detail = Switch::new(&options);
+        let log = Arc::new(Log::new(&options, cache.config().workers_max));
+        cache.set_observer(Box::new(Evictions(Arc::clone(&log))));
         let (net, control) = (Arc::default(), Arc::default());
         let (counters, baseline) = (Mutex::default(), Mutex::default());
         Arc::new(Shared {
@@ -60,7 +61,7 @@ impl Shared {
             tls,
             verbosity,
             counters,
-            detail,
+            log,
             baseline,
         })
     }
@@ -73,6 +74,9 @@ pub struct CacheService {
     worker: Worker,
     counters: Arc<WorkerCounters>,
     now: Now,
+    door: Arc<Door>,
+    /// Of the connection that is served.
+    descriptor: u32,
 }
 
 impl CacheService {
@@ -89,6 +93,22 @@ impl CacheService {
             worker: shared.cache.worker(),
             counters,
             now: Now::default(),
+            door: Arc::default(),
+            descriptor: 0,
+        }
+    }
+}
+
+/// Descriptors are small numbers.
+fn cfd(descriptor: u64) -> u32 {
+    descriptor as u32
+}
+
+impl CacheService {
+    fn tell_of_connection(&self, told: impl FnOnce() -> Told<'static>) {
+        let log = &self.shared.log;
+        if log.noted.bits() & Stream::ConnectionEvents.bit() != 0 {
+            log.tell(self.worker.number(), &told());
         }
     }
 }
@@ -104,9 +124,38 @@ impl Service for CacheService {
         }
     }
 
+    fn wakes_by(&mut self, waker: Option<Waker>) {
+        waker.into_iter().for_each(|waker| self.door.set_waker(waker));
+    }
+
+    fn has_news(&mut self) -> bool {
+        self.door.has_rung()
+    }
+
+    fn opened(&mut self, descriptor: u64, peer: Peer) {
+        let cfd = cfd(descriptor);
+        self.tell_of_connection(|| Told::Opened { peer, cfd });
+    }
+
+    fn closing(&mut self, descriptor: u64, reason: Reason, peer: &dyn Fn() -> Option<Peer>) {
+        let cfd = cfd(descriptor);
+        self.tell_of_connection(|| Told::Closed {
+            peer: peer(),
+            reason,
+            cfd,
+        });
+    }
+
+    fn serves(&mut self, descriptor: u64) {
+        self.descriptor = cfd(descriptor);
+    }
+
     fn begin_turn(&mut self, now: Now) {
         self.now = now;
         self.worker.begin_turn(now);
+        if self.shared.log.noted.bits() != 0 {
+            self.shared.log.begin_turn(self.worker.number(), now);
+        }
     }
 
     fn go_idle(&mut self) {
@@ -124,6 +173,9 @@ impl Service for CacheService {
             counters: &self.counters,
             now: self.now,
             rights: Rights::Administer,
+            noted: self.shared.log.noted.bits(),
+            descriptor: self.descriptor,
+            door: &self.door,
         };
         session.handle(&mut context, input, output)
     }

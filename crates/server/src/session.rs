@@ -9,6 +9,7 @@ mod guard;
 mod meta;
 mod need;
 mod text;
+mod watch;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use crate::auth::Rights;
 use crate::options;
 use crate::service::Shared;
 use crate::stats::{self, Counter, WorkerCounters, detail};
+use crate::watch::{DETAIL, Door, Stream};
 
 /// The version on the wire: the protocol level that clients go by.
 pub const VERSION: &str = "1.6.45";
@@ -58,6 +60,12 @@ pub struct Context<'a> {
     pub now: Now,
     /// What the connection's user may do.
     pub rights: Rights,
+    /// For whom requests are noted, as the log said when this call began.
+    pub(crate) noted: u32,
+    /// The connection's descriptor; 0: it has none.
+    pub(crate) descriptor: u32,
+    /// Where this worker is called when there is something for its watchers.
+    pub(crate) door: &'a Arc<Door>,
 }
 
 impl Context<'_> {
@@ -76,14 +84,16 @@ impl Context<'_> {
     /// Looks up and counts. Inlined: it is the hot path of every protocol.
     #[inline]
     fn get(&mut self, get: &Get<'_>) -> Option<Hit<'_>> {
-        let counters = self.counters;
+        let (counters, teller) = (self.counters, self.teller());
         let hit = self.worker.get(get);
         counters.add(Counter::CmdGet);
         let found = hit.as_ref().is_some_and(|hit| !hit.created);
-        if self.shared.detail.is_on() {
-            counters
-                .detail
-                .note(&self.shared.options, get.key, detail::Request::Get { found });
+        if self.noted != 0 {
+            watch::tell_get(&teller, get.key, hit.as_ref());
+            if self.noted & DETAIL != 0 {
+                let request = detail::Request::Get { found };
+                counters.detail.note(&self.shared.options, get.key, request);
+            }
         }
         if get.touch.is_some() {
             counters.add(Counter::CmdTouch);
@@ -103,6 +113,7 @@ impl Context<'_> {
     }
 
     fn touch(&mut self, key: &[u8], exptime: i64) -> bool {
+        self.note_look(key);
         let found = self.worker.touch(key, exptime);
         self.counters.add(Counter::CmdTouch);
         self.counters.add(if found {
@@ -116,7 +127,11 @@ impl Context<'_> {
     fn store(&mut self, store: Store<'_>) -> StoreOutcome {
         let compared = store.compare_cas.is_some() && store.mode == StoreMode::Set;
         self.note_detail(store.key, detail::Request::Set);
+        let (key, pending) = (store.key, self.note_store(&store));
         let outcome = self.worker.store(store);
+        if let Some(pending) = &pending {
+            self.tell_stored(key, pending, outcome);
+        }
         self.counters.add(Counter::CmdSet);
         if compared {
             match outcome {
@@ -144,9 +159,13 @@ impl Context<'_> {
         self.worker.refuse(key, why);
     }
 
-    fn delete(&mut self, delete: &Delete<'_>) -> DeleteOutcome {
+    fn delete(&mut self, delete: &Delete<'_>, is_meta: bool) -> DeleteOutcome {
         self.note_detail(delete.key, detail::Request::Delete);
+        let size = self.note_delete(delete.key);
         let outcome = self.worker.delete(delete);
+        if let (Some(size), DeleteOutcome::Deleted) = (size, outcome) {
+            self.tell_deleted(delete, is_meta, size);
+        }
         match outcome {
             DeleteOutcome::Deleted => self.counters.add(Counter::DeleteHits),
             DeleteOutcome::NotFound => self.counters.add(Counter::DeleteMisses),
@@ -156,7 +175,13 @@ impl Context<'_> {
     }
 
     fn arith(&mut self, arith: &Arith<'_>) -> ArithOutcome {
+        self.note_look(arith.key);
         let outcome = self.worker.arith(arith);
+        if let (ArithOutcome::Value { created: true, .. }, Some(made)) = (outcome, arith.initial)
+            && self.noted != 0
+        {
+            self.tell_made(arith.key, made);
+        }
         let (hits, misses) = if arith.decrement {
             (Counter::DecrHits, Counter::DecrMisses)
         } else {
@@ -172,6 +197,9 @@ impl Context<'_> {
 
     fn flush_all(&mut self, delay: i64) {
         self.counters.add(Counter::CmdFlush);
+        if self.is_told(Stream::SystemEvents.bit()) {
+            self.tell_order(&format!("type=flush_all delay={delay}"));
+        }
         self.worker.flush_all(delay);
     }
 
@@ -205,7 +233,7 @@ impl Context<'_> {
     /// Counts a request for `key`, if that is wanted, under the key's prefix.
     #[inline]
     fn note_detail(&self, key: &[u8], request: detail::Request) {
-        if self.shared.detail.is_on() {
+        if self.noted & DETAIL != 0 {
             self.counters.detail.note(&self.shared.options, key, request);
         }
     }

@@ -162,6 +162,14 @@ impl Driver for Uring {
         socket.send(outbox)
     }
 
+    fn descriptor(&self, socket: &Socket) -> u64 {
+        self.others.descriptor(socket)
+    }
+
+    fn peer(&self, socket: &Socket) -> Option<PeerAddress> {
+        self.others.peer(socket)
+    }
+
     fn name(&self, socket: &Socket) -> Name {
         self.others.name(socket)
     }

@@ -20,6 +20,7 @@ use scrubjay_net::udp::{Policy, Words};
 use scrubjay_net::{Limits, Stop, UdpConfig};
 use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Environment, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
+use scrubjay_server::watch;
 use scrubjay_tls::{Certificate, Secure, Tls};
 
 use super::users::UsersFile;
@@ -448,6 +449,8 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
             }
         }
     })?;
+    let watched = Arc::clone(shared);
+    spawn("watch", move || watch::run(&watched, || clock.now()))?;
     let shared = Arc::clone(shared);
     spawn("maintenance", move || {
         let Shared {
@@ -455,6 +458,7 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
             net,
             control,
             tls,
+            log,
             ..
         } = &*shared;
         let bell = Bell::default();
@@ -462,10 +466,11 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
         let mut may_tell_of_huge_pages = shared.verbosity.load(Ordering::Relaxed) > 0;
         loop {
             let held = net.memory.held() + net.curr_connections.load(Ordering::Relaxed) * CONNECTION_BYTES;
-            cache.set_held_beside(held);
+            cache.set_held_beside(held + log.held());
             net.memory
                 .set_limit((cache.usage().memory_max / CONNECTION_SHARE).max(CONNECTION_MIN));
             let now = clock.now();
+            log.begin_turn(cache.config().workers_max, now);
             let is_more = cache.maintain(now);
             if may_tell_of_huge_pages && let Some(error) = cache.huge_page_refusal() {
                 may_tell_of_huge_pages = false;

@@ -1,5 +1,7 @@
 //! A connection that speaks the classic text protocol or the meta protocol, mixed as it likes.
 
+mod insides;
+
 use scrubjay_base::number::parse_i64;
 use scrubjay_cache::{
     Arith, ArithOutcome, Body, Delete, DeleteOutcome, Get, PinnedSlice, Refusal, Store, StoreMode,
@@ -13,12 +15,15 @@ use scrubjay_protocol::reply::{self, Words};
 use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
 
+use self::insides::SLAB_CLASSES;
 use super::need;
+use super::watch::Watcher;
 use super::{
     Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value,
 };
 use crate::auth::Rights;
 use crate::stats::detail;
+use crate::watch::Stream;
 
 /// Blanks before a long multi-get's keys that are put up with; as memcached.
 const LEADING_BLANKS_MAX: usize = 100;
@@ -44,6 +49,8 @@ enum Step {
     SwallowLine,
     /// `stats conns` waits for the rows of all workers.
     List(Box<Listing>),
+    /// It watches, and whatever it sends is not looked at.
+    Watch(Box<Watcher>),
 }
 
 impl Step {
@@ -109,6 +116,8 @@ enum Progress {
     Yield(usize),
     /// Nothing can be done before the workers are woken.
     Soon,
+    /// The input is done with, and output is made elsewhere.
+    Fed,
     /// Close when the output is sent.
     Close,
 }
@@ -138,6 +147,10 @@ pub(super) fn handle(
             Step::Value(_) => receive(&mut state.step, context, rest, output),
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
             Step::List(_) => list_connections(&mut state.step, context, output.bytes()),
+            Step::Watch(watcher) => match watcher.feed(output.bytes()) {
+                true => Progress::Yield(rest.len()),
+                false => Progress::Fed,
+            },
         };
         let next = match progress {
             Progress::Consumed(len) => {
@@ -164,6 +177,10 @@ pub(super) fn handle(
                 Next::Again
             }
             Progress::Soon => Next::Soon,
+            Progress::Fed => {
+                consumed = input.len();
+                Next::Fed
+            }
             Progress::Close => Next::Close,
         };
         return Handled { consumed, next };
@@ -189,6 +206,9 @@ fn handle_line(
     let Some(line) = first_line(input).filter(|line| line.len <= LINE_LEN_MAX) else {
         return handle_long_line(step, context, input, output);
     };
+    if context.is_told(Stream::RawCommands.bit()) {
+        context.tell_line(line.bytes);
+    }
     let parsed = parse(line.bytes);
     if context.is_restricted()
         && let Ok(request) = parsed.request
@@ -224,6 +244,12 @@ fn handle_line(
         }
         Ok(Request::Stats(words)) if next_token(words).is_some_and(|(group, _)| group == b"conns") => {
             *step = Step::List(Box::new(context.begin_list()));
+            return Progress::Consumed(line.len);
+        }
+        Ok(Request::Insides(Insides::Watch, words)) => {
+            if let Some(watcher) = Watcher::begin(context, words, output.bytes()) {
+                *step = Step::Watch(watcher);
+            }
             return Progress::Consumed(line.len);
         }
         Ok(Request::Quit | Request::Http) => return Progress::Close,
@@ -293,6 +319,9 @@ fn handle_long_line(
     });
     match request {
         Some(Ok(Request::Get { cas, touch, keys })) => {
+            if context.is_told(Stream::RawCommands.bit()) {
+                context.tell_line(start);
+            }
             let consumed = start.len() - 1 - keys.len();
             *step = Step::Keys(Box::new(Keys { cas, touch }));
             Progress::Consumed(consumed)
@@ -380,7 +409,7 @@ fn answer_key(context: &mut Context<'_>, order: Keys, key: &[u8], output: &mut O
         touch: order.touch,
         ..Get::key(key)
     }) else {
-        return;
+        return context.note_miss(key);
     };
     let len = hit.value_len();
     reply::value_head(output.bytes(), key, hit.flags, len, order.cas.then_some(hit.cas));
@@ -396,7 +425,7 @@ fn execute(
     noreply: bool,
 ) -> Option<Words> {
     let words = match request {
-        Request::Delete { key } => match context.delete(&Delete::key(key)) {
+        Request::Delete { key } => match context.delete(&Delete::key(key), false) {
             DeleteOutcome::Deleted => "DELETED",
             _ => "NOT_FOUND",
         },
@@ -447,7 +476,7 @@ fn execute(
         Request::CacheMemlimit { megabytes } => set_memory_limit(context, megabytes),
         Request::Shutdown { .. } => reply::SHUTDOWN_OFF,
         Request::Insides(Insides::RefreshCerts, _) => return refresh_certificates(context, out),
-        Request::Insides(insides, line) => answer_insides(insides, &Tokens::cut(line)),
+        Request::Insides(insides, line) => insides::answer(insides, &Tokens::cut(line)),
         Request::Get { .. } | Request::Store(_) | Request::Meta(_) | Request::Quit | Request::Http => {
             reply::ERROR
         }
@@ -472,22 +501,10 @@ fn set_memory_limit(context: &mut Context<'_>, megabytes: u64) -> Words {
         return reply::MEMLIMIT_OUT_OF_BOUNDS;
     }
     context.shared.cache.set_memory_max(wanted);
-    "OK"
-}
-
-/// Classes of memcached's allocator, whose numbers are still let pass.
-const SLAB_CLASSES: i64 = 63;
-
-/// memcached's answers about parts that are not here.
-fn answer_insides(insides: Insides, tokens: &Tokens<'_>) -> Words {
-    match insides {
-        Insides::Slabs => answer_slabs(tokens),
-        Insides::Lru => answer_lru(tokens),
-        Insides::LruCrawler => answer_crawler(tokens),
-        Insides::Watch => reply::NO_WATCH,
-        Insides::Extstore => reply::ERROR,
-        Insides::RefreshCerts => reply::NO_TLS,
+    if context.is_told(Stream::SystemEvents.bit()) {
+        context.tell_order(&format!("type=cache_memlimit bytes={wanted}"));
     }
+    "OK"
 }
 
 /// Reads the certificates again, on this worker: the files are small, and the one who asks wants to know how it went.
@@ -501,55 +518,6 @@ fn refresh_certificates(context: &Context<'_>, out: &mut Vec<u8>) -> Option<Word
             reply::line(out, &format!("SERVER_ERROR {error}"));
             None
         }
-    }
-}
-
-fn answer_slabs(tokens: &Tokens<'_>) -> Words {
-    let number = |index: usize| parse_i64(tokens.get(index));
-    match tokens.get(1) {
-        b"reassign" if tokens.count() == 4 => match (number(2), number(3)) {
-            (Some(from), Some(to)) if from == to => reply::SAME_CLASS,
-            (Some(from), Some(to)) if from.max(to) > SLAB_CLASSES => reply::BAD_CLASSES,
-            (Some(_), Some(_)) => reply::NO_SPARE,
-            _ => reply::BAD_FORMAT,
-        },
-        b"automove" => match (tokens.get(2), number(2)) {
-            (b"ratio", _) if tokens.count() > 3 => "OK",
-            (_, Some(0..=2)) => "OK",
-            (_, Some(3..)) => reply::ERROR,
-            _ => reply::BAD_FORMAT,
-        },
-        _ => reply::ERROR,
-    }
-}
-
-fn answer_lru(tokens: &Tokens<'_>) -> Words {
-    let number = |index: usize| parse_i64(tokens.get(index));
-    match tokens.get(1) {
-        b"mode" if matches!(tokens.get(2), b"flat" | b"segmented") => "OK",
-        b"tune" if tokens.count() >= 6 && number(2).is_some() && number(3).is_some() => "OK",
-        b"temp_ttl" if number(2).is_some() => "OK",
-        _ => reply::ERROR,
-    }
-}
-
-fn answer_crawler(tokens: &Tokens<'_>) -> Words {
-    const SLEEP_MAX: i64 = 1_000_000;
-    let number = parse_i64(tokens.get(2));
-    match (tokens.get(1), tokens.count()) {
-        (b"enable" | b"disable", _) => "OK",
-        (b"sleep", 3..) => match number {
-            Some(0..=SLEEP_MAX) => "OK",
-            Some(_) => reply::CRAWLER_SLEEP,
-            None => reply::BAD_FORMAT,
-        },
-        (b"tocrawl", 3..) => number.map_or(reply::BAD_FORMAT, |_| "OK"),
-        (b"crawl", 3..) => match (tokens.get(2), number) {
-            (b"all", _) | (_, Some(1..=SLAB_CLASSES)) => "OK",
-            _ => reply::BAD_CLASS,
-        },
-        (b"metadump" | b"mgdump", 3..) => reply::NO_DUMP,
-        _ => reply::ERROR,
     }
 }
 
@@ -841,6 +809,7 @@ impl Order {
             Answer::Classic { .. } => self.mode == StoreMode::Set && self.compare_cas.is_none(),
             Answer::Meta(_) => true,
         };
+        context.note_refused(key, self.mode, why);
         if replaces {
             context.refuse(key, why);
         }

@@ -5,31 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::options::Options;
 use crate::service::Shared;
+use crate::watch::DETAIL;
 
 /// Most prefixes that a worker remembers; requests for others are not counted.
 const PREFIXES_MAX: usize = 4096;
-
-/// Whether requests are counted.
-#[derive(Debug)]
-pub struct Switch(AtomicBool);
-
-impl Switch {
-    /// On from the start where a delimiter was given.
-    pub fn new(options: &Options) -> Switch {
-        Switch(AtomicBool::new(options.detail_enabled))
-    }
-
-    /// Whether requests are counted now.
-    #[inline]
-    pub fn is_on(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// What was asked.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +69,7 @@ impl Detail {
 pub(crate) fn switch(shared: &Shared, word: &[u8]) -> bool {
     let on = word == b"on";
     if on || word == b"off" {
-        shared.detail.0.store(on, Ordering::Relaxed);
+        shared.log.noted.set(DETAIL, if on { DETAIL } else { 0 });
     }
     on || word == b"off"
 }
