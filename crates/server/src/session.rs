@@ -156,6 +156,7 @@ impl Context<'_> {
 
     /// The old item goes when a value that was to replace it was refused.
     fn refuse(&mut self, key: &[u8], why: Refusal) {
+        self.note_look(key);
         self.worker.refuse(key, why);
     }
 

@@ -53,7 +53,7 @@ pub(super) fn peer(fd: impl AsFd) -> Option<PeerAddress> {
         )
     };
     if status != 0 {
-        return None;
+        return peer_if_connected(fd);
     }
     let port = u16::from_be_bytes([bytes[2], bytes[3]]);
     let ip: IpAddr = match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
@@ -62,6 +62,13 @@ pub(super) fn peer(fd: impl AsFd) -> Option<PeerAddress> {
         _ => return Some(PeerAddress::Unix),
     };
     Some(PeerAddress::Tcp(SocketAddr::new(ip, port)))
+}
+
+/// As [`peer`], where the kernel does not know that question.
+fn peer_if_connected(fd: impl AsFd) -> Option<PeerAddress> {
+    let address = rustix::net::getpeername(fd).ok()?;
+    let ip = address.and_then(|address| SocketAddr::try_from(address).ok());
+    Some(ip.map_or(PeerAddress::Unix, PeerAddress::Tcp))
 }
 
 fn say(protocol: &str, address: &SocketAddrAny) -> String {

@@ -240,10 +240,15 @@ pub(super) fn encode(
     push(head, bytes)
 }
 
+/// The port of a peer that is not known any more.
+const UNKNOWN: u32 = u32::MAX;
+
 /// Port and octets of a peer; of one on a Unix socket, and of one that is not known any more, there are no octets.
 fn split(peer: Option<Peer>, octets: &mut [u8; 16]) -> (usize, &[u8]) {
-    let Some(Peer::Tcp(address) | Peer::Udp(address)) = peer else {
-        return (0, &[]);
+    let address = match peer {
+        Some(Peer::Tcp(address) | Peer::Udp(address)) => address,
+        Some(Peer::Unix) => return (0, &[]),
+        None => return (UNKNOWN as usize, &[]),
     };
     let len = match address.ip() {
         IpAddr::V4(ip) => {
@@ -370,6 +375,7 @@ impl<'a> Record<'a> {
         };
         match ip {
             Some(ip) => put(out, format_args!("{kind} rip={ip} rport={port} transport=tcp")),
+            None if port == UNKNOWN => put(out, format_args!("{kind} rip=unknown rport=0 transport=tcp")),
             None => put(out, format_args!("{kind} rip=unix rport=0 transport=local")),
         }
         if self.kind == Kind::Closed {
