@@ -12,7 +12,7 @@ use crate::auth::{Auth, Rights};
 use crate::options::Options;
 use crate::session::{Context, Session};
 use crate::stats::{Baseline, WorkerCounters};
-use crate::watch::{Door, Evictions, Log, Stream, Told};
+use crate::watch::{Evictions, Log, Post, Stream, Told};
 
 /// What all workers of a server share.
 #[derive(Debug)]
@@ -74,9 +74,7 @@ pub struct CacheService {
     worker: Worker,
     counters: Arc<WorkerCounters>,
     now: Now,
-    door: Arc<Door>,
-    /// Of the connection that is served.
-    descriptor: u32,
+    post: Post,
 }
 
 impl CacheService {
@@ -88,13 +86,17 @@ impl CacheService {
             .lock()
             .expect("nothing panics under this lock")
             .push(Arc::clone(&counters));
+        let worker = shared.cache.worker();
+        let post = Post {
+            number: worker.number(),
+            ..Post::default()
+        };
         CacheService {
             shared: Arc::clone(shared),
-            worker: shared.cache.worker(),
+            worker,
             counters,
             now: Now::default(),
-            door: Arc::default(),
-            descriptor: 0,
+            post,
         }
     }
 }
@@ -108,7 +110,8 @@ impl CacheService {
     fn tell_of_connection(&self, told: impl FnOnce() -> Told<'static>) {
         let log = &self.shared.log;
         if log.noted.bits() & Stream::ConnectionEvents.bit() != 0 {
-            log.tell(self.worker.number(), &told());
+            log.begin_turn(self.post.number, self.now);
+            log.tell(self.post.number, &told());
         }
     }
 }
@@ -125,11 +128,13 @@ impl Service for CacheService {
     }
 
     fn wakes_by(&mut self, waker: Option<Waker>) {
-        waker.into_iter().for_each(|waker| self.door.set_waker(waker));
+        waker
+            .into_iter()
+            .for_each(|waker| self.post.door.set_waker(waker));
     }
 
     fn has_news(&mut self) -> bool {
-        self.door.has_rung()
+        self.post.door.has_rung()
     }
 
     fn opened(&mut self, descriptor: u64, peer: Peer) {
@@ -147,15 +152,12 @@ impl Service for CacheService {
     }
 
     fn serves(&mut self, descriptor: u64) {
-        self.descriptor = cfd(descriptor);
+        self.post.descriptor.set(cfd(descriptor));
     }
 
     fn begin_turn(&mut self, now: Now) {
         self.now = now;
         self.worker.begin_turn(now);
-        if self.shared.log.noted.bits() != 0 {
-            self.shared.log.begin_turn(self.worker.number(), now);
-        }
     }
 
     fn go_idle(&mut self) {
@@ -167,15 +169,18 @@ impl Service for CacheService {
     }
 
     fn handle(&mut self, session: &mut Session, input: &[u8], output: &mut Output<PinnedSlice>) -> Handled {
+        let noted = self.shared.log.noted.bits();
+        if noted != 0 {
+            self.shared.log.begin_turn(self.post.number, self.now);
+        }
         let mut context = Context {
             worker: &mut self.worker,
             shared: &self.shared,
             counters: &self.counters,
             now: self.now,
             rights: Rights::Administer,
-            noted: self.shared.log.noted.bits(),
-            descriptor: self.descriptor,
-            door: &self.door,
+            noted,
+            post: &self.post,
         };
         session.handle(&mut context, input, output)
     }

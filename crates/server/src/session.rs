@@ -26,7 +26,7 @@ use crate::auth::Rights;
 use crate::options;
 use crate::service::Shared;
 use crate::stats::{self, Counter, WorkerCounters, detail};
-use crate::watch::{DETAIL, Door, Stream};
+use crate::watch::{DETAIL, Post, Stream};
 
 /// The version on the wire: the protocol level that clients go by.
 pub const VERSION: &str = "1.6.45";
@@ -62,10 +62,8 @@ pub struct Context<'a> {
     pub rights: Rights,
     /// For whom requests are noted, as the log said when this call began.
     pub(crate) noted: u32,
-    /// The connection's descriptor; 0: it has none.
-    pub(crate) descriptor: u32,
-    /// Where this worker is called when there is something for its watchers.
-    pub(crate) door: &'a Arc<Door>,
+    /// Where this worker stands, for records and watchers.
+    pub(crate) post: &'a Post,
 }
 
 impl Context<'_> {
@@ -84,16 +82,12 @@ impl Context<'_> {
     /// Looks up and counts. Inlined: it is the hot path of every protocol.
     #[inline]
     fn get(&mut self, get: &Get<'_>) -> Option<Hit<'_>> {
-        let (counters, teller) = (self.counters, self.teller());
+        let counters = self.counters;
         let hit = self.worker.get(get);
         counters.add(Counter::CmdGet);
         let found = hit.as_ref().is_some_and(|hit| !hit.created);
         if self.noted != 0 {
-            watch::tell_get(&teller, get.key, hit.as_ref());
-            if self.noted & DETAIL != 0 {
-                let request = detail::Request::Get { found };
-                counters.detail.note(&self.shared.options, get.key, request);
-            }
+            watch::note_get(self.shared, self.post, counters, get.key, hit.as_ref());
         }
         if get.touch.is_some() {
             counters.add(Counter::CmdTouch);
@@ -229,6 +223,13 @@ impl Context<'_> {
                 Listed::Part
             }
         }
+    }
+
+    /// Turns counting by prefix on or off, for this call's requests too; `false` if `word` is neither.
+    fn switch_detail(&mut self, word: &[u8]) -> bool {
+        let known = detail::switch(self.shared, word);
+        self.noted = self.shared.log.noted.bits();
+        known
     }
 
     /// Counts a request for `key`, if that is wanted, under the key's prefix.

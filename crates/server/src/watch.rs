@@ -12,7 +12,10 @@ mod feed;
 mod record;
 mod scribe;
 mod system;
+#[cfg(test)]
+mod tests;
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
@@ -164,6 +167,16 @@ impl Book {
             self.dropped[told.stream() as usize].add(1);
         }
     }
+}
+
+/// Where a worker stands: what its records and its watchers need of it.
+#[derive(Debug, Default)]
+pub(crate) struct Post {
+    /// The worker's number in the cache, and that of its book.
+    pub(crate) number: usize,
+    /// Of the connection that is being served; 0: of a datagram.
+    pub(crate) descriptor: Cell<u32>,
+    pub(crate) door: Arc<Door>,
 }
 
 /// The log that all workers share.

@@ -13,6 +13,7 @@ use crate::counters::{Control, Counters};
 use crate::output::Output;
 use crate::service::{Handled, Next, Peer as Address, Service};
 
+mod fed;
 mod groups;
 mod shares;
 

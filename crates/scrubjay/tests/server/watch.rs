@@ -185,9 +185,9 @@ fn one_watcher_too_many_is_told_so_and_takes_the_place_of_one_that_goes() {
 fn each_watcher_gets_its_streams_and_nothing_that_was_before() {
     let server = Server::start("-t 2");
     converse(&server, b"set before 0 0 1\r\nx\r\nquit\r\n");
-    let mut raw = Watcher::new(&server, "rawcmds");
     let mut deletions = Watcher::new(&server, "deletions");
     let mut system = Watcher::new(&server, "sysevents");
+    let mut raw = Watcher::new(&server, "rawcmds");
     converse(
         &server,
         b"set a 0 0 3\r\nabc\r\ndelete a\r\nset m 0 0 1\r\nx\r\nmd m\r\nflush_all\r\ndelete last\r\nset last 0 0 1\r\nx\r\n\

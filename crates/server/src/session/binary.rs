@@ -294,7 +294,7 @@ fn stat(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
             crate::stats::reset(context.shared);
             true
         }
-        b"detail on" | b"detail off" => detail::switch(context.shared, &request.key[b"detail ".len()..]),
+        b"detail on" | b"detail off" => context.switch_detail(&request.key[b"detail ".len()..]),
         b"detail dump" => {
             let dump = detail::dump(context.shared) + "END\r\n";
             encode_stat(request.echo, "detailed", &dump, out);

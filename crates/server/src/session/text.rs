@@ -532,7 +532,7 @@ fn stats(context: &mut Context<'_>, words: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(detail::dump(context.shared).as_bytes());
             "END"
         }
-        (b"detail", word) => match detail::switch(context.shared, word) {
+        (b"detail", word) => match context.switch_detail(word) {
             true => "OK",
             false => reply::STATS_DETAIL_USAGE,
         },

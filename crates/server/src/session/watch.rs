@@ -10,7 +10,9 @@ use scrubjay_protocol::reply;
 use scrubjay_protocol::tokens::Tokens;
 
 use super::{Context, OUTPUT_PER_CALL};
-use crate::watch::{Command, Feed, Log, Status, Stream, Told};
+use crate::service::Shared;
+use crate::stats::{WorkerCounters, detail};
+use crate::watch::{Command, DETAIL, Feed, Log, Post, Status, Stream, Told};
 
 /// `watch` when there are as many watchers as there may be. Source: memcached, proto_text.c.
 const TOO_MANY: &str = "WATCHER_TOO_MANY log watcher limit reached";
@@ -36,7 +38,7 @@ impl Watcher {
             false => reply::NO_WATCH,
             true => match streams_of(&tokens) {
                 None => reply::ERROR,
-                Some(streams) => match context.shared.log.watch(streams, context.door) {
+                Some(streams) => match context.shared.log.watch(streams, &context.post.door) {
                     Ok(feed) => {
                         let log = Arc::clone(&context.shared.log);
                         return Some(Box::new(Watcher { log, feed }));
@@ -66,35 +68,42 @@ fn streams_of(tokens: &Tokens<'_>) -> Option<u32> {
     words.try_fold(0, |all, stream| Some(all | stream?.bit()))
 }
 
-/// See [`Context::teller`].
-pub(super) struct Teller<'a> {
-    log: &'a Log,
-    number: usize,
-    noted: u32,
-    cfd: u32,
-}
-
-/// A key was looked up. Of a miss it is told elsewhere, see [`Context::note_miss`]; one that was filled was a miss, too.
+/// A key was looked up, and somebody wants to know. Of a miss watchers are told elsewhere, see [`Context::note_miss`]; one that was
+/// filled was a miss, too.
 #[cold]
-pub(super) fn tell_get(teller: &Teller<'_>, key: &[u8], hit: Option<&Hit<'_>>) {
-    let Some(hit) = hit.filter(|_| teller.noted & Stream::Fetchers.bit() != 0) else {
-        return;
-    };
-    let (status, size) = match hit.created {
-        false => (Status::Found, hit.value_len()),
-        true => (Status::NotFound, 0),
-    };
-    let cfd = teller.cfd;
-    let told = Told::Get {
-        key,
-        status,
-        size,
-        cfd,
-    };
-    teller.log.tell(teller.number, &told);
+pub(super) fn note_get(
+    shared: &Shared,
+    post: &Post,
+    counters: &WorkerCounters,
+    key: &[u8],
+    hit: Option<&Hit<'_>>,
+) {
+    let noted = shared.log.noted.bits();
+    if let Some(hit) = hit
+        && noted & Stream::Fetchers.bit() != 0
+    {
+        let (status, size) = match hit.created {
+            false => (Status::Found, hit.value_len()),
+            true => (Status::NotFound, 0),
+        };
+        let cfd = post.descriptor.get();
+        let told = Told::Get {
+            key,
+            status,
+            size,
+            cfd,
+        };
+        shared.log.tell(post.number, &told);
+    }
+    if noted & DETAIL != 0 {
+        let found = hit.is_some_and(|hit| !hit.created);
+        counters
+            .detail
+            .note(&shared.options, key, detail::Request::Get { found });
+    }
 }
 
-impl<'c> Context<'c> {
+impl Context<'_> {
     /// Whether somebody watches one of these streams.
     #[inline]
     pub(super) fn is_told(&self, streams: u32) -> bool {
@@ -102,31 +111,20 @@ impl<'c> Context<'c> {
     }
 
     pub(super) fn tell(&self, told: &Told<'_>) {
-        self.shared.log.tell(self.worker.number(), told);
-    }
-
-    /// What it takes to tell of a look-up while the worker is lent to what it found.
-    #[inline]
-    pub(super) fn teller(&self) -> Teller<'c> {
-        Teller {
-            log: &self.shared.log,
-            number: self.worker.number(),
-            noted: self.noted,
-            cfd: self.descriptor,
-        }
+        self.shared.log.tell(self.post.number, told);
     }
 
     /// A command line has come.
     #[cold]
     pub(super) fn tell_line(&self, line: &[u8]) {
-        let cfd = self.descriptor;
+        let cfd = self.post.descriptor.get();
         self.tell(&Told::Raw { line, cfd });
     }
 
     /// An order to the server was obeyed.
     #[cold]
     pub(super) fn tell_order(&self, words: &str) {
-        let words = &format!("{words} cfd={}", self.descriptor);
+        let words = &format!("{words} cfd={}", self.post.descriptor.get());
         self.tell(&Told::System { words });
     }
 
@@ -139,7 +137,7 @@ impl<'c> Context<'c> {
     }
 
     fn tell_status(&self, key: &[u8], status: Status, size: usize) {
-        let cfd = self.descriptor;
+        let cfd = self.post.descriptor.get();
         self.tell(&Told::Get {
             key,
             status,
@@ -226,7 +224,7 @@ impl<'c> Context<'c> {
     #[cold]
     fn tell_mutation(&self, key: &[u8], status: Status, command: Command, ttl: i64, size: usize) {
         if self.is_told(Stream::Mutations.bit()) {
-            let cfd = self.descriptor;
+            let cfd = self.post.descriptor.get();
             self.tell(&Told::Store {
                 key,
                 status,
@@ -255,7 +253,7 @@ impl<'c> Context<'c> {
     #[cold]
     pub(super) fn tell_deleted(&self, delete: &Delete<'_>, is_meta: bool, size: usize) {
         if self.is_told(Stream::Deletions.bit()) && !delete.invalidate && !delete.drop_value {
-            let (key, cfd) = (delete.key, self.descriptor);
+            let (key, cfd) = (delete.key, self.post.descriptor.get());
             self.tell(&Told::Deleted {
                 key,
                 is_meta,

@@ -416,3 +416,124 @@ fn escape(key: &[u8], out: &mut Vec<u8>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use scrubjay_base::ring::Ring;
+    use scrubjay_cache::{Cause, Departure};
+    use scrubjay_net::{Peer, Reason};
+
+    use super::{Command, Record, Status, Told, encode};
+
+    #[track_caller]
+    fn check(told: &Told<'_>, line: &str) {
+        let ring = Ring::new(4096);
+        assert!(encode(told, 7, 1_234_567_000, |head, bytes| ring.push(head, bytes)));
+        let mut text = Vec::new();
+        ring.take(|_, head, bytes| {
+            assert_eq!(head[0] >> 32, 7);
+            let record = Record::decode(head, bytes);
+            assert_eq!(record.stream(), told.stream());
+            record.write(1_700_000_000_000_000, 9, &mut text);
+        });
+        let text = String::from_utf8(text).expect("text");
+        assert_eq!(text, format!("ts=1700000001.234567 gid=9 {line}\n"));
+    }
+
+    #[test]
+    fn each_record_becomes_its_line() {
+        let (key, cfd, size) = (&b"a/b%\xe4"[..], 12, 3);
+        let get = |status| Told::Get {
+            key,
+            status,
+            size,
+            cfd,
+        };
+        let (found, expired) = (get(Status::Found), get(Status::Expired));
+        check(
+            &found,
+            "type=item_get key=a%2Fb%25%E4 status=found clsid=1 cfd=12 size=3",
+        );
+        check(
+            &expired,
+            "type=item_get key=a%2Fb%25%E4 status=expired clsid=0 cfd=12 size=3",
+        );
+        let store = |ttl| Told::Store {
+            key: b"k",
+            status: Status::NoMemory,
+            command: Command::Cas,
+            ttl,
+            size,
+            cfd,
+        };
+        let start = "type=item_store key=k status=no_memory cmd=cas";
+        check(&store(0), &format!("{start} ttl=0 clsid=1 cfd=12 size=3"));
+        check(&store(-5), &format!("{start} ttl=-1 clsid=1 cfd=12 size=3"));
+        check(
+            &store(i64::MAX),
+            &format!("{start} ttl=2147483647 clsid=1 cfd=12 size=3"),
+        );
+        let deleted = Told::Deleted {
+            key: b"k",
+            is_meta: true,
+            size,
+            cfd,
+        };
+        check(&deleted, "type=deleted key=k cmd=md clsid=1 size=3");
+        check(&Told::Raw { line: b"get a", cfd }, "<12 get a");
+        check(&Told::System { words: "type=x y=1" }, "type=x y=1");
+    }
+
+    #[test]
+    fn an_eviction_tells_all_that_was_known_of_the_item() {
+        let item = Departure {
+            key: b"k",
+            cause: Cause::LimitLowered,
+            value_len: 100,
+            ttl: Some(60),
+            idle_secs: 5,
+            placed_secs: 7,
+            fetched: true,
+            reads: 32,
+        };
+        let line =
+            "type=eviction key=k fetch=yes ttl=60 la=5 clsid=1 size=100 cause=limit_lowered age=7 reads=32";
+        check(&Told::Evicted(item), line);
+        for reads in [0, 1, 2, 16] {
+            let item = Departure {
+                ttl: None,
+                fetched: false,
+                cause: Cause::Evicted,
+                reads,
+                ..item
+            };
+            let line = "type=eviction key=k fetch=no ttl=-1 la=5 clsid=1 size=100 cause=evicted age=7";
+            check(&Told::Evicted(item), &format!("{line} reads={reads}"));
+        }
+    }
+
+    #[test]
+    fn peers_are_told_by_address_or_as_what_is_known_of_them() {
+        let peer = |text: &str| Peer::Tcp(text.parse::<SocketAddr>().expect(text));
+        let check = |peer, reason, line: &str| check(&Told::Closed { peer, reason, cfd: 9 }, line);
+        let line = "type=conn_close rip=192.0.2.1 rport=99 transport=tcp reason=normal cfd=9";
+        check(Some(peer("192.0.2.1:99")), Reason::Normal, line);
+        let line = "type=conn_close rip=2001:db8::1 rport=65535 transport=tcp reason=idle_timeout cfd=9";
+        check(Some(peer("[2001:db8::1]:65535")), Reason::Idle, line);
+        let line = "type=conn_close rip=unix rport=0 transport=local reason=shutdown cfd=9";
+        check(Some(Peer::Unix), Reason::Stop, line);
+        let line = "type=conn_close rip=unknown rport=0 transport=tcp reason=error cfd=9";
+        check(None, Reason::Error, line);
+    }
+
+    #[test]
+    fn of_a_long_command_line_the_beginning_is_told() {
+        let long = [b'x'; 2000];
+        check(
+            &Told::Raw { line: &long, cfd: 1 },
+            &format!("<1 {}", "x".repeat(512)),
+        );
+    }
+}

@@ -94,8 +94,7 @@ impl Server {
                     now: Now::from_secs(1),
                     rights: crate::auth::Rights::Administer,
                     noted: 0,
-                    descriptor: 0,
-                    door: &Arc::default(),
+                    post: &crate::watch::Post::default(),
                 };
                 let handled = handle(&mut state, &mut context, &input, &mut output);
                 input.drain(..handled.consumed);
