@@ -151,6 +151,16 @@ pub enum Body<'a> {
     Upload(crate::Upload),
 }
 
+impl Body<'_> {
+    /// Bytes of the value.
+    pub fn value_len(&self) -> usize {
+        match self {
+            Body::Bytes(bytes) => bytes.len(),
+            Body::Upload(upload) => upload.value_len(),
+        }
+    }
+}
+
 /// What a storage command does with an existing item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreMode {

@@ -8,6 +8,7 @@ use scrubjay_base::time::Now;
 
 use crate::api::{Cause, Config, Counters, CurvePoint, Refusal, SizeClass, Usage, item_size};
 use crate::checksum::Checksums;
+use crate::departure::Departures;
 use crate::epoch::Epochs;
 use crate::error::CacheError;
 use crate::eviction::{Eviction, Place};
@@ -57,6 +58,7 @@ pub struct Cache {
     pub(crate) uploads: Uploads,
     pub(crate) eviction: Eviction,
     pub(crate) ledger: Ledger,
+    pub(crate) departures: Departures,
     pub(crate) huge_pages: HugePages,
     pub(crate) checksums: Checksums,
     /// Items in segments of an older incarnation than this are dead; 0 while no flush is being worked off.
@@ -518,6 +520,7 @@ impl Cache {
                 level: entry.heat.level(),
             };
             self.ledger.note(entry.hash, &leaving);
+            self.show_evicted(turn, entry, cause);
         }
         #[cfg(shuttle)]
         self.note_evicted_key(item, cause);

@@ -8,6 +8,7 @@ mod api;
 mod audit;
 mod cache;
 mod checksum;
+mod departure;
 mod drain;
 mod epoch;
 mod error;
@@ -47,6 +48,7 @@ pub use api::{
     StoreMode, StoreOutcome, Usage, Why, Win, admits, item_size,
 };
 pub use cache::Cache;
+pub use departure::{Departure, Observer, Peek};
 pub use error::CacheError;
 pub use restart::Recovered;
 pub use sampler::{AGEINGS, leads};

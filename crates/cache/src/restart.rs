@@ -14,6 +14,7 @@ use scrubjay_io::memory::MemoryFile;
 use crate::api::Config;
 use crate::cache::{Cache, GROWTH_MAX, check_limits, memory_min, segment_shift, segments_max};
 use crate::checksum::Checksums;
+use crate::departure::Departures;
 use crate::epoch::Epochs;
 use crate::error::CacheError;
 use crate::eviction::Eviction;
@@ -205,6 +206,7 @@ impl Cache {
             uploads: Uploads::default(),
             eviction: Eviction::new(config.memory_max),
             ledger,
+            departures: Departures::default(),
             huge_pages: HugePages::default(),
             checksums: Checksums::default(),
             flush_below: OwnLine::default(),

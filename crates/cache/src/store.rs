@@ -171,10 +171,7 @@ impl Worker {
             invalidate,
             vivify: false,
         };
-        let value_len = match &store.value {
-            Body::Bytes(bytes) => bytes.len(),
-            Body::Upload(upload) => upload.value_len(),
-        };
+        let value_len = store.value.value_len();
         let cache = self.member.cache();
         if !cache.fits(key.len(), store.flags, value_len) {
             return Err(StoreOutcome::Refused(Refusal::TooLarge));

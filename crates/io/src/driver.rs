@@ -211,6 +211,16 @@ pub trait Driver {
     /// Nobody any more.
     fn peer(&self, socket: &Self::Socket) -> io::Result<PeerAddress>;
 
+    /// Who is at the other end of a connection, or was; `None` if that is not known any more.
+    fn last_peer(&self, _socket: &Self::Socket) -> Option<PeerAddress> {
+        None
+    }
+
+    /// A connection's descriptor in this process. Cost: no system call.
+    fn descriptor(&self, _socket: &Self::Socket) -> u64 {
+        0
+    }
+
     /// What a connection is called in a list.
     fn name(&self, _socket: &Self::Socket) -> Name {
         Name::default()

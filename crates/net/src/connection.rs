@@ -109,8 +109,12 @@ pub(crate) enum After {
     Again,
     /// Give it another turn when the workers are woken.
     Later,
+    /// Give it another turn when the service has something for it.
+    Fed,
     /// Close it.
     Close,
+    /// Close it: its socket failed.
+    Fail,
 }
 
 impl<D: Driver, S: Service> Connection<D, S> {
@@ -187,7 +191,12 @@ impl<D: Driver, S: Service> Connection<D, S> {
     }
 
     fn has_work(&self) -> bool {
-        matches!(self.next, Next::Again | Next::Soon | Next::Later)
+        matches!(self.next, Next::Again | Next::Soon | Next::Later | Next::Fed)
+    }
+
+    /// Whether what it is sent is made elsewhere.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.next == Next::Fed
     }
 
     fn leftover_len(&self) -> usize {
@@ -218,7 +227,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
 
     /// Whether it is to have a turn without new input.
     pub(crate) fn has_more_to_do(&self) -> bool {
-        self.sends || (self.has_work() && !self.has_unsent())
+        self.sends || (self.has_work() && !self.is_fed() && !self.has_unsent())
     }
 
     /// Sends what waits, of which a turn writes `share` bytes at most, and reads once if that is allowed.
@@ -253,6 +262,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
                 Begun::Over(after)
             }
             Read::End => Begun::Over(After::Close),
+            Read::Failed => Begun::Over(After::Fail),
         }
     }
 
@@ -265,7 +275,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
                 Read::Bytes(len)
             }
             Err(error) if may_be_tried_again(&error) => Read::Nothing,
-            Err(_) => Read::End,
+            Err(_) => Read::Failed,
         }
     }
 
@@ -313,6 +323,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         share: usize,
     ) -> After {
         self.next = next;
+        self.caught_up = next == Next::Fed && output.is_empty();
         self.closing = next == Next::Close || (!self.has_work() && self.leftover_len() > LEFTOVER_MAX);
         match self.send(lent, output, share) {
             Sent::All if self.closing => self.settle(lent, After::Close),
@@ -338,7 +349,8 @@ impl<D: Driver, S: Service> Connection<D, S> {
 
     fn after_sending_part(&mut self, lent: &mut Lent<'_, D>, sent: Sent) -> After {
         match sent {
-            Sent::Failed | Sent::All => After::Close,
+            Sent::Failed => After::Fail,
+            Sent::All => After::Close,
             Sent::Part => self.wait_for(lent, Interest::Write),
             Sent::Share => After::Again,
         }
@@ -349,7 +361,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         match (self.flush(lent), after) {
             (Sent::All, After::Wait) => self.wait_for(lent, Interest::Read),
             (Sent::All, after) => after,
-            (Sent::Failed, _) => After::Close,
+            (Sent::Failed, _) => After::Fail,
             (Sent::Part | Sent::Share, _) => self.wait_for(lent, Interest::Write),
         }
     }
@@ -358,12 +370,13 @@ impl<D: Driver, S: Service> Connection<D, S> {
         if self.interest != interest {
             self.interest = interest;
             if lent.driver.change(&self.socket, self.token, interest).is_err() {
-                return After::Close;
+                return After::Fail;
             }
         }
         match interest {
             Interest::Read if self.next == Next::Again => After::Again,
             Interest::Read if matches!(self.next, Next::Soon | Next::Later) => After::Later,
+            Interest::Read if self.is_fed() => After::Fed,
             _ => After::Wait,
         }
     }
@@ -413,6 +426,7 @@ enum Read {
     Bytes(usize),
     Nothing,
     End,
+    Failed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

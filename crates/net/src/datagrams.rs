@@ -176,6 +176,7 @@ fn handle_all<S: Service>(
     output: &mut Output<S::Shared>,
 ) {
     let mut session = service.open(PeerAddress::Udp(peer));
+    service.serves(0);
     let mut rest = requests;
     loop {
         let handled = service.handle(&mut session, rest, output);
@@ -193,6 +194,12 @@ fn handle_all<S: Service>(
             }
             Next::Wait if !rest.is_empty() => {
                 output.bytes().extend_from_slice(words.incomplete);
+                break;
+            }
+            // What is answered before it is not sent: all of it belongs to a connection.
+            Next::Fed => {
+                output.clear();
+                output.bytes().extend_from_slice(words.soon);
                 break;
             }
             Next::Soon => {

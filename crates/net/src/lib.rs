@@ -25,5 +25,5 @@ pub use memory::Memory;
 pub use output::Output;
 pub use roll::{Roll, RollCall, Row, State};
 pub use server::{Config, EndedBy, Sockets, Udp, run, run_here};
-pub use service::{Handled, Name, Next, Peer, Service};
+pub use service::{Handled, Next, Peer, Reason, Service, Waker};
 pub use worker::Limits;

@@ -4,8 +4,7 @@ use scrubjay_base::time::Now;
 
 use crate::output::Output;
 
-pub use scrubjay_io::driver::Name;
-pub use scrubjay_io::driver::PeerAddress as Peer;
+pub use scrubjay_io::driver::{PeerAddress as Peer, Waker};
 
 /// What a worker calls with the bytes of its connections. Each worker thread owns one.
 pub trait Service {
@@ -17,19 +16,35 @@ pub trait Service {
     /// A connection was accepted.
     fn open(&mut self, peer: Peer) -> Self::Session;
 
-    /// A connection is gone; its unfinished work is dropped with the session.
-    fn close(&mut self, session: Self::Session) {
-        drop(session);
+    /// This worker can be woken so, for connections that are [`Next::Fed`].
+    fn wakes_by(&mut self, waker: Option<Waker>) {
+        let _ = waker;
     }
 
-    /// Whether somebody wants to hear of connections that come and go.
-    fn hears_of_connections(&self) -> bool {
+    /// A connection with this descriptor was opened. Datagrams have none, and no connection.
+    fn opened(&mut self, descriptor: u64, peer: Peer) {
+        let _ = (descriptor, peer);
+    }
+
+    /// The connection with this descriptor is about to be closed; `peer` says who was at its other end, if that is still known.
+    fn closing(&mut self, descriptor: u64, reason: Reason, peer: &dyn Fn() -> Option<Peer>) {
+        let _ = (descriptor, reason, peer);
+    }
+
+    /// The next calls of [`Service::handle`] are for the connection with this descriptor; 0: for a datagram.
+    fn serves(&mut self, descriptor: u64) {
+        let _ = descriptor;
+    }
+
+    /// Whether something has come since the last call for connections that are [`Next::Fed`]. Called once a turn while there are
+    /// any.
+    fn has_news(&mut self) -> bool {
         false
     }
 
-    /// A connection has come, or is about to go; called where somebody wants to hear of it.
-    fn hear_of_connection(&mut self, name: &Name, has_come: bool) {
-        let _ = (name, has_come);
+    /// A connection is gone; its unfinished work is dropped with the session.
+    fn close(&mut self, session: Self::Session) {
+        drop(session);
     }
 
     /// A connection goes to another server: words by which that one can go on with its session; none if it is as freshly
@@ -96,6 +111,22 @@ pub enum Next {
     /// As `Later`, but it takes the other workers a few turns only. Nothing is read meanwhile, so that a peer that has ended
     /// its input still gets its answer.
     Soon,
+    /// As `Wait`; besides, the output is made elsewhere: call again, with what has come or nothing, when [`Service::has_news`].
+    /// All of the input was consumed.
+    Fed,
     /// Send what is in the output, then close.
     Close,
+}
+
+/// Why a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The socket failed, or there is no memory for it.
+    Error,
+    /// The peer or the service ended it.
+    Normal,
+    /// It did nothing for too long.
+    Idle,
+    /// The server stops.
+    Stop,
 }

@@ -18,11 +18,12 @@ use crate::connection::Connection;
 use crate::counters::{Control, Counters, Stop};
 use crate::datagrams::Datagrams;
 use crate::live::{Live, Seen};
-use crate::service::Service;
+use crate::service::{Reason, Service};
 use crate::table::Table;
 
 pub(crate) mod accept;
 mod busy_poll;
+mod fed;
 mod group;
 pub(crate) mod hand_over;
 mod roll_call;
@@ -88,6 +89,8 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     again: Vec<usize>,
     /// Connections that will have when the workers are woken.
     later: Vec<usize>,
+    /// Tokens of connections that will have when the service says so.
+    fed: Vec<u64>,
     /// The turns of this turn of the loop.
     turns: Vec<Turn>,
     group: Group<S::Shared>,
@@ -112,12 +115,13 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     pub(crate) fn new(
         index: usize,
         driver: D,
-        service: S,
+        mut service: S,
         shared: &'a Shared<D::Socket>,
         listeners: &'a [D::Listener],
         datagrams: Option<Datagrams<D::Datagrams>>,
     ) -> Worker<'a, D, S> {
         let limits = shared.limits.see();
+        service.wakes_by(driver.waker());
         Worker {
             index,
             driver,
@@ -128,6 +132,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             connections: Table::default(),
             again: Vec::new(),
             later: Vec::new(),
+            fed: Vec::new(),
             turns: Vec::new(),
             group: Group::new(),
             busy_poll: BusyPoll::new(limits.busy_poll_micros),
@@ -201,6 +206,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         turns.extend(served.map(|ready| Turn::of(ready.token as u32 as usize, ready.readable)));
         turns.extend(again.into_iter().map(|index| Turn::of(index, false)));
         turns.extend(later.into_iter().map(|index| Turn::of(index, true)));
+        self.add_fed(&mut turns);
         self.serve(&turns, now);
         turns.clear();
         self.turns = turns;
@@ -271,30 +277,24 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             let held = connection.held(&self.driver);
             connection.copy_out();
             if !shared.counters.memory.note(held, connection.held(&self.driver)) {
-                self.close(index);
+                self.close(index, Reason::Error);
             }
         }
     }
 
-    fn close(&mut self, index: usize) {
+    fn close(&mut self, index: usize, reason: Reason) {
         let Some(connection) = self.connections.take(index) else {
             return;
         };
         let held = connection.held(&self.driver);
         self.shared.counters.memory.note(held, 0);
         self.shared.addresses.leave(connection.entry);
-        self.tell_of(&connection.socket, false);
+        let descriptor = self.driver.descriptor(&connection.socket);
+        let peer = || self.driver.last_peer(&connection.socket);
+        self.service.closing(descriptor, reason, &peer);
         self.service.close(connection.session);
         self.driver.close(connection.socket);
         self.note_closed();
-    }
-
-    /// Tells the service of a connection that comes or goes, if it wants to hear of it.
-    fn tell_of(&mut self, socket: &D::Socket, has_come: bool) {
-        if self.service.hears_of_connections() {
-            let name = self.driver.name(socket);
-            self.service.hear_of_connection(&name, has_come);
-        }
     }
 
     /// Closes idle connections, and accepts again if that was stopped and there is room.
@@ -310,10 +310,12 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         }
         self.swept_at = now;
         for index in 0..self.connections.len() {
-            let idle = |connection: &Connection<D, S>| now.nanos_since(connection.last_active) >= idle_max;
+            let idle = |connection: &Connection<D, S>| {
+                now.nanos_since(connection.last_active) >= idle_max && !connection.is_fed()
+            };
             if self.connections.get(index).is_some_and(idle) {
                 self.shared.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
-                self.close(index);
+                self.close(index, Reason::Idle);
             }
         }
         Ok(())
@@ -362,7 +364,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             self.driver.wait(Some(if all_wait { 100 } else { 0 }), ready)?;
         }
         for index in 0..self.connections.len() {
-            self.close(index);
+            self.close(index, Reason::Stop);
         }
         self.service.go_idle();
         self.count_bytes();

@@ -255,7 +255,7 @@ pub const COMMANDS: &[Command] = &[
         "watch",
         Shape::Insides(Insides::Watch),
         (1, MANY),
-        "refused: not in this version",
+        "turn the connection into a stream of lines about what the server does",
     ),
     row(
         "extstore",

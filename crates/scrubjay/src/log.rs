@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use scrubjay_io::{process, terminal};
-use scrubjay_net::Name;
+use scrubjay_net::{Peer, Reason};
 use scrubjay_server::options::LogFormat;
 
 /// How much a line matters.
@@ -149,18 +149,22 @@ pub fn warning_of(kind: &'static str, text: &str) {
     }
 }
 
-/// Tells of a connection that has come, or goes.
-pub fn connection(name: &Name, has_come: bool) {
-    let text = if has_come {
-        "connection opened"
-    } else {
-        "connection closed"
+/// Tells of a connection that has come, or why it goes.
+pub fn connection(descriptor: u64, peer: Option<Peer>, closed: Option<Reason>) {
+    let text = match closed {
+        None => "connection opened",
+        Some(Reason::Normal) => "connection closed",
+        Some(Reason::Error) => "connection closed: it failed",
+        Some(Reason::Idle) => "connection closed: it was idle for too long",
+        Some(Reason::Stop) => "connection closed: the server stops",
     };
-    let details: [Detail<'_>; 3] = [
-        ("from", &name.there),
-        ("to", &name.here),
-        ("fd", &name.descriptor),
-    ];
+    let from = match peer {
+        Some(Peer::Tcp(address)) => format!("tcp:{address}"),
+        Some(Peer::Unix) => "unix:".to_owned(),
+        Some(Peer::Udp(address)) => format!("udp:{address}"),
+        None => "?".to_owned(),
+    };
+    let details: [Detail<'_>; 2] = [("from", &from), ("fd", &descriptor)];
     say(Level::Debug, text, &details);
 }
 

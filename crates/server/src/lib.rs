@@ -9,3 +9,4 @@ pub mod options;
 pub mod service;
 pub mod session;
 pub mod stats;
+pub mod watch;

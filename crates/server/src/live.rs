@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::options::Options;
 use crate::service::Shared;
+use crate::watch::DETAIL;
 
 /// How far the memory limit may go from what it was at the start. Source: the cache reserves addresses for so much.
 const MEMORY_FACTOR: usize = 8;
@@ -55,7 +56,11 @@ impl Shared {
         live.shutdown_enabled
             .store(options.shutdown_enabled, Ordering::Relaxed);
         self.verbosity.store(options.verbosity, Ordering::Relaxed);
-        self.detail.set(options);
+        self.delimiter
+            .store(options.stat_delimiter as u8, Ordering::Relaxed);
+        self.log
+            .noted
+            .set(DETAIL, if options.detail_enabled { DETAIL } else { 0 });
         if options.memory_max != memory_before {
             self.cache.set_memory_max(options.memory_max);
         }

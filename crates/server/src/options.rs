@@ -133,6 +133,12 @@ pub struct Options {
     pub reject_over_limit: bool,
     /// Close connections that are silent for this many seconds (`-o idle_timeout`); 0 never.
     pub idle_timeout_secs: u32,
+    /// Whether `watch` is answered (not `-W`).
+    pub watch_enabled: bool,
+    /// Most bytes that wait for a watcher (`-o watcher_logbuf_size`).
+    pub watcher_logbuf_len: usize,
+    /// Bytes of each worker's log buffer (`-o worker_logbuf_size`).
+    pub worker_logbuf_len: usize,
     /// Microseconds that a worker looks for requests before it sleeps (`-o busy_poll`); 0: none.
     pub busy_poll_micros: u32,
     /// CPUs of the workers (`-o worker_cpus`); none: any.
@@ -215,6 +221,9 @@ impl Default for Options {
             connections_per_user: None,
             reject_over_limit: true,
             idle_timeout_secs: 0,
+            watch_enabled: true,
+            watcher_logbuf_len: 256 << 10,
+            worker_logbuf_len: 64 << 10,
             busy_poll_micros: 0,
             cpus: Vec::new(),
             protocol: Protocol::Auto,

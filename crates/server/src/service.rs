@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{Cache, PinnedSlice, Worker};
-use scrubjay_net::{Control, Counters, Handled, Name, Output, Peer, Service};
+use scrubjay_net::{Control, Counters, Handled, Output, Peer, Reason, Service, Waker};
 use scrubjay_tls::Tls;
 
 use crate::auth::{Auth, Rights};
@@ -13,11 +13,14 @@ use crate::live::LiveOptions;
 use crate::observe::Stopwatch;
 use crate::options::Options;
 use crate::session::{Context, Session};
-use crate::stats::detail::Switch;
 use crate::stats::{Baseline, WorkerCounters};
+use crate::watch::{Evictions, Log, Post, Stream, Told};
 
 /// How often `-v` has to be given for the log to tell of connections.
 const VERBOSITY_OF_CONNECTIONS: u8 = 2;
+
+/// Tells of a connection by its descriptor: who is at its other end, and why it is closed, if it is.
+pub type ConnectionLog = fn(u64, Option<Peer>, Option<Reason>);
 
 /// What all workers of a server share.
 #[derive(Debug)]
@@ -38,14 +41,16 @@ pub struct Shared {
     pub tls: Option<Arc<Tls>>,
     /// How much is said on standard error; `verbosity` changes it.
     pub verbosity: AtomicU8,
-    /// Is told of each connection that comes (`true`) and goes, from a verbosity of 2 up.
-    pub connection_log: OnceLock<fn(&Name, bool)>,
+    /// Is told of each connection that comes and goes, from a verbosity of 2 up.
+    pub connection_log: OnceLock<ConnectionLog>,
     /// Every worker's counts.
     pub(crate) counters: Mutex<Vec<Arc<WorkerCounters>>>,
-    /// Whether requests are counted by prefix of key.
-    pub detail: Switch,
+    /// Ends the prefix of a key, while requests are counted by it.
+    pub(crate) delimiter: AtomicU8,
     /// Where requests are measured; set once, before the first.
     pub stopwatch: OnceLock<Stopwatch>,
+    /// What those who watch are told, and for whom requests are noted.
+    pub log: Arc<Log>,
     /// What `stats reset` found and subtracts since.
     pub(crate) baseline: Mutex<Baseline>,
 }
@@ -59,8 +64,10 @@ impl Shared {
         tls: Option<Arc<Tls>>,
     ) -> Arc<Shared> {
         let verbosity = AtomicU8::new(options.verbosity);
-        let detail = Switch::new(&options);
+        let delimiter = AtomicU8::new(options.stat_delimiter as u8);
         let live = LiveOptions::new(&options);
+        let log = Arc::new(Log::new(&options, cache.config().workers_max));
+        cache.set_observer(Box::new(Evictions(Arc::clone(&log))));
         let (net, control) = (Arc::default(), Arc::default());
         let (counters, baseline) = (Mutex::default(), Mutex::default());
         Arc::new(Shared {
@@ -74,8 +81,9 @@ impl Shared {
             verbosity,
             connection_log: OnceLock::new(),
             counters,
-            detail,
+            delimiter,
             stopwatch: OnceLock::new(),
+            log,
             baseline,
         })
     }
@@ -88,6 +96,7 @@ pub struct CacheService {
     worker: Worker,
     counters: Arc<WorkerCounters>,
     now: Now,
+    post: Post,
 }
 
 impl CacheService {
@@ -99,11 +108,40 @@ impl CacheService {
             .lock()
             .expect("nothing panics under this lock")
             .push(Arc::clone(&counters));
+        let worker = shared.cache.worker();
+        let post = Post {
+            number: worker.number(),
+            ..Post::default()
+        };
         CacheService {
             shared: Arc::clone(shared),
-            worker: shared.cache.worker(),
+            worker,
             counters,
             now: Now::default(),
+            post,
+        }
+    }
+}
+
+/// Descriptors are small numbers.
+fn cfd(descriptor: u64) -> u32 {
+    descriptor as u32
+}
+
+impl CacheService {
+    fn log_connection(&self, descriptor: u64, peer: impl Fn() -> Option<Peer>, closed: Option<Reason>) {
+        let log = self.shared.connection_log.get();
+        let is_told = self.shared.verbosity.load(Ordering::Relaxed) >= VERBOSITY_OF_CONNECTIONS;
+        if let Some(log) = log.filter(|_| is_told) {
+            log(descriptor, peer(), closed);
+        }
+    }
+
+    fn tell_of_connection(&self, told: impl FnOnce() -> Told<'static>) {
+        let log = &self.shared.log;
+        if log.noted.bits() & Stream::ConnectionEvents.bit() != 0 {
+            log.begin_turn(self.post.number, self.now);
+            log.tell(self.post.number, &told());
         }
     }
 }
@@ -119,22 +157,42 @@ impl Service for CacheService {
         }
     }
 
-    fn hears_of_connections(&self) -> bool {
-        self.shared.verbosity.load(Ordering::Relaxed) >= VERBOSITY_OF_CONNECTIONS
-    }
-
-    fn hear_of_connection(&mut self, name: &Name, has_come: bool) {
-        if let Some(log) = self.shared.connection_log.get() {
-            log(name, has_come);
-        }
-    }
-
     fn pack(&mut self, session: Session, input: &mut Vec<u8>) -> Option<Vec<u8>> {
         session.pack(input)
     }
 
     fn unpack(&mut self, peer: Peer, packed: &[u8]) -> Option<Session> {
         Session::unpack(&self.shared, peer, packed)
+    }
+
+    fn wakes_by(&mut self, waker: Option<Waker>) {
+        waker
+            .into_iter()
+            .for_each(|waker| self.post.door.set_waker(waker));
+    }
+
+    fn has_news(&mut self) -> bool {
+        self.post.door.has_rung()
+    }
+
+    fn opened(&mut self, descriptor: u64, peer: Peer) {
+        self.log_connection(descriptor, || Some(peer), None);
+        let cfd = cfd(descriptor);
+        self.tell_of_connection(|| Told::Opened { peer, cfd });
+    }
+
+    fn closing(&mut self, descriptor: u64, reason: Reason, peer: &dyn Fn() -> Option<Peer>) {
+        self.log_connection(descriptor, peer, Some(reason));
+        let cfd = cfd(descriptor);
+        self.tell_of_connection(|| Told::Closed {
+            peer: peer(),
+            reason,
+            cfd,
+        });
+    }
+
+    fn serves(&mut self, descriptor: u64) {
+        self.post.descriptor.set(cfd(descriptor));
     }
 
     fn begin_turn(&mut self, now: Now) {
@@ -151,12 +209,18 @@ impl Service for CacheService {
     }
 
     fn handle(&mut self, session: &mut Session, input: &[u8], output: &mut Output<PinnedSlice>) -> Handled {
+        let noted = self.shared.log.noted.bits();
+        if noted != 0 {
+            self.shared.log.begin_turn(self.post.number, self.now);
+        }
         let mut context = Context {
             worker: &mut self.worker,
             shared: &self.shared,
             counters: &self.counters,
             now: self.now,
             rights: Rights::Administer,
+            noted,
+            post: &self.post,
         };
         session.handle(&mut context, input, output)
     }

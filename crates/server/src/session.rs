@@ -12,6 +12,7 @@ mod insides;
 mod meta;
 mod need;
 mod text;
+mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,6 +31,7 @@ use crate::observe::{self, Kind};
 use crate::options;
 use crate::service::Shared;
 use crate::stats::{self, Counter, WorkerCounters, detail};
+use crate::watch::{DETAIL, Post, Stream};
 
 /// The version on the wire: the protocol level that clients go by.
 pub const VERSION: &str = "1.6.45";
@@ -63,6 +65,10 @@ pub struct Context<'a> {
     pub now: Now,
     /// What the connection's user may do.
     pub rights: Rights,
+    /// For whom requests are noted, as the log said when this call began.
+    pub(crate) noted: u32,
+    /// Where this worker stands, for records and watchers.
+    pub(crate) post: &'a Post,
 }
 
 impl Context<'_> {
@@ -89,10 +95,8 @@ impl Context<'_> {
         let hit = self.worker.get(get);
         counters.add(Counter::CmdGet);
         let found = hit.as_ref().is_some_and(|hit| !hit.created);
-        if self.shared.detail.is_on() {
-            counters
-                .detail
-                .note(&self.shared.detail, get.key, detail::Request::Get { found });
+        if self.noted != 0 {
+            watch::note_get(self.shared, self.post, counters, get.key, hit.as_ref());
         }
         let (counter, kind) = match (get.touch.is_some(), found) {
             (false, true) => (Counter::GetHits, Kind::GetHit),
@@ -109,6 +113,7 @@ impl Context<'_> {
     }
 
     fn touch(&mut self, key: &[u8], exptime: i64) -> bool {
+        self.note_look(key);
         let found = self.worker.touch(key, exptime);
         self.counters.add(Counter::CmdTouch);
         let (counter, kind) = match found {
@@ -122,10 +127,13 @@ impl Context<'_> {
 
     fn store(&mut self, store: Store<'_>) -> StoreOutcome {
         let compared = store.compare_cas.is_some() && store.mode == StoreMode::Set;
-        let key = store.key;
-        self.note_detail(key, detail::Request::Set);
+        self.note_detail(store.key, detail::Request::Set);
         self.counters.observed.note_store(self.shared, self.now, &store);
+        let (key, pending) = (store.key, self.note_store(&store));
         let outcome = self.worker.store(store);
+        if let Some(pending) = &pending {
+            self.tell_stored(key, pending, outcome);
+        }
         self.counters.add(Counter::CmdSet);
         self.note(key, observe::kind_of_store(outcome));
         if compared {
@@ -151,13 +159,18 @@ impl Context<'_> {
 
     /// The old item goes when a value that was to replace it was refused.
     fn refuse(&mut self, key: &[u8], why: Refusal) {
+        self.note_look(key);
         self.worker.refuse(key, why);
     }
 
-    fn delete(&mut self, delete: &Delete<'_>) -> DeleteOutcome {
+    fn delete(&mut self, delete: &Delete<'_>, is_meta: bool) -> DeleteOutcome {
         self.note_detail(delete.key, detail::Request::Delete);
+        let size = self.note_delete(delete.key);
         let outcome = self.worker.delete(delete);
         self.note(delete.key, observe::kind_of_delete(outcome));
+        if let (Some(size), DeleteOutcome::Deleted) = (size, outcome) {
+            self.tell_deleted(delete, is_meta, size);
+        }
         match outcome {
             DeleteOutcome::Deleted => self.counters.add(Counter::DeleteHits),
             DeleteOutcome::NotFound => self.counters.add(Counter::DeleteMisses),
@@ -167,8 +180,14 @@ impl Context<'_> {
     }
 
     fn arith(&mut self, arith: &Arith<'_>) -> ArithOutcome {
+        self.note_look(arith.key);
         let outcome = self.worker.arith(arith);
         self.note(arith.key, observe::kind_of_arith(outcome));
+        if let (ArithOutcome::Value { created: true, .. }, Some(made)) = (outcome, arith.initial)
+            && self.noted != 0
+        {
+            self.tell_made(arith.key, made);
+        }
         let (hits, misses) = if arith.decrement {
             (Counter::DecrHits, Counter::DecrMisses)
         } else {
@@ -200,6 +219,9 @@ impl Context<'_> {
 
     fn flush_all(&mut self, delay: i64) {
         self.counters.add(Counter::CmdFlush);
+        if self.is_told(Stream::SystemEvents.bit()) {
+            self.tell_order(&format!("type=flush_all delay={delay}"));
+        }
         self.worker.flush_all(delay);
     }
 
@@ -230,11 +252,18 @@ impl Context<'_> {
         }
     }
 
+    /// Turns counting by prefix on or off, for this call's requests too; `false` if `word` is neither.
+    fn switch_detail(&mut self, word: &[u8]) -> bool {
+        let known = detail::switch(self.shared, word);
+        self.noted = self.shared.log.noted.bits();
+        known
+    }
+
     /// Counts a request for `key`, if that is wanted, under the key's prefix.
     #[inline]
     fn note_detail(&self, key: &[u8], request: detail::Request) {
-        if self.shared.detail.is_on() {
-            self.counters.detail.note(&self.shared.detail, key, request);
+        if self.noted & DETAIL != 0 {
+            self.counters.detail.note(self.shared, key, request);
         }
     }
 }

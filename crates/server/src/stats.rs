@@ -334,11 +334,26 @@ const GENERAL: &[(&str, Source)] = &[
     ("lru_crawler_starts", Always("0")),
     ("lru_maintainer_juggles", Always("0")),
     ("malloc_fails", Always("0")),
-    ("log_worker_dropped", Always("0")),
-    ("log_worker_written", Always("0")),
-    ("log_watcher_skipped", Always("0")),
-    ("log_watcher_sent", Always("0")),
-    ("log_watchers", Always("0")),
+    (
+        "log_worker_dropped",
+        Number(|reading| reading.shared.log.counts().dropped),
+    ),
+    (
+        "log_worker_written",
+        Number(|reading| reading.shared.log.counts().written),
+    ),
+    (
+        "log_watcher_skipped",
+        Number(|reading| reading.shared.log.counts().skipped),
+    ),
+    (
+        "log_watcher_sent",
+        Number(|reading| reading.shared.log.counts().sent),
+    ),
+    (
+        "log_watchers",
+        Number(|reading| reading.shared.log.counts().watchers),
+    ),
     ("unexpected_napi_ids", Always("0")),
     ("round_robin_fallback", Always("0")),
     ("bytes", Number(|reading| reading.usage.item_bytes)),

@@ -419,6 +419,14 @@ impl<D: Driver> Driver for Secure<D> {
         self.plain.send(socket, outbox)
     }
 
+    fn descriptor(&self, socket: &Self::Socket) -> u64 {
+        self.plain.descriptor(&socket.plain)
+    }
+
+    fn last_peer(&self, socket: &Self::Socket) -> Option<PeerAddress> {
+        self.plain.last_peer(&socket.plain)
+    }
+
     fn name(&self, socket: &Self::Socket) -> Name {
         self.plain.name(&socket.plain)
     }

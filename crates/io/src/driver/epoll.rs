@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -159,6 +159,14 @@ impl Driver for Epoll {
 
     fn send(&mut self, socket: &mut datagrams::Socket, outbox: &mut Outbox) -> usize {
         socket.send(outbox)
+    }
+
+    fn descriptor(&self, socket: &Socket) -> u64 {
+        socket.fd().as_fd().as_raw_fd() as u64
+    }
+
+    fn last_peer(&self, socket: &Socket) -> Option<PeerAddress> {
+        super::name::peer(socket.fd())
     }
 
     fn name(&self, socket: &Socket) -> Name {

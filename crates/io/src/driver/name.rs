@@ -1,9 +1,11 @@
 //! What sockets are called when somebody lists them, in memcached's way.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
+
+use super::PeerAddress;
 
 /// A socket's number and addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,41 @@ impl Name {
             },
         }
     }
+}
+
+/// Who is at the other end of a connection, or was: of one that was reset, `getpeername` would not tell any more.
+pub(super) fn peer(fd: impl AsFd) -> Option<PeerAddress> {
+    const SO_PEERNAME: libc::c_int = 28;
+    let mut bytes = [0u8; 128];
+    let mut len = bytes.len() as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and so open; the kernel writes at most `len` bytes to `bytes`, which has so many, and
+    // `len` itself; both outlive the call.
+    let status = unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERNAME,
+            bytes.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if status != 0 {
+        return peer_if_connected(fd);
+    }
+    let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+    let ip: IpAddr = match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
+        libc::AF_INET => Ipv4Addr::from(*bytes[4..].first_chunk::<4>()?).into(),
+        libc::AF_INET6 => Ipv6Addr::from(*bytes[8..].first_chunk::<16>()?).into(),
+        _ => return Some(PeerAddress::Unix),
+    };
+    Some(PeerAddress::Tcp(SocketAddr::new(ip, port)))
+}
+
+/// As [`peer`], where the kernel does not know that question.
+fn peer_if_connected(fd: impl AsFd) -> Option<PeerAddress> {
+    let address = rustix::net::getpeername(fd).ok()?;
+    let ip = address.and_then(|address| SocketAddr::try_from(address).ok());
+    Some(ip.map_or(PeerAddress::Unix, PeerAddress::Tcp))
 }
 
 fn say(protocol: &str, address: &SocketAddrAny) -> String {

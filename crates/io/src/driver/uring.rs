@@ -166,6 +166,14 @@ impl Driver for Uring {
         socket.send(outbox)
     }
 
+    fn descriptor(&self, socket: &Socket) -> u64 {
+        self.others.descriptor(socket)
+    }
+
+    fn last_peer(&self, socket: &Socket) -> Option<PeerAddress> {
+        self.others.last_peer(socket)
+    }
+
     fn name(&self, socket: &Socket) -> Name {
         self.others.name(socket)
     }

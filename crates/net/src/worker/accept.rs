@@ -13,7 +13,7 @@ use super::{DATAGRAM_TOKENS, LISTENER_TOKENS, Worker};
 use crate::addresses::Entry;
 use crate::connection::Connection;
 use crate::counters::Stop;
-use crate::service::Service;
+use crate::service::{Reason, Service};
 
 /// Connections accepted in one turn, of all listeners. Each costs as much as a small request.
 pub(super) const ACCEPTS_PER_TURN: usize = 16;
@@ -200,14 +200,14 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
         // The count of connections tells a late report for an earlier owner of the place from one for this.
         let generation = self.shared.counters.total_connections.load(Ordering::Relaxed) & 0x7fff_ffff;
         let token = (generation << 32) | index as u64;
-        self.tell_of(&socket, true);
         let session = self.service.open(peer);
+        self.service.opened(self.driver.descriptor(&socket), peer);
         let added = self.driver.add(&socket, token);
         let connection = Connection::new(socket, entry, session, token, now);
         let fits = self.shared.counters.memory.note(0, connection.held(&self.driver));
         self.connections.insert(connection);
         if added.is_err() || !fits {
-            self.close(index);
+            self.close(index, Reason::Error);
         }
     }
 

@@ -12,7 +12,7 @@ use scrubjay_io::driver::Driver;
 use super::Worker;
 use crate::connection::{After, Begun, Lent, WRITE_MAX};
 use crate::output::Output;
-use crate::service::{Next, Service};
+use crate::service::{Next, Reason, Service};
 
 /// Connections that are served together.
 const GROUP_MAX: usize = 16;
@@ -40,6 +40,10 @@ impl Turn {
     /// The turn of the connection at `index`, which may have sent something.
     pub(super) fn of(index: usize, readable: bool) -> Turn {
         Turn { index, readable }
+    }
+
+    pub(super) fn is_of(&self, index: usize) -> bool {
+        self.index == index
     }
 }
 
@@ -171,6 +175,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
                 continue;
             };
             let input = &group.buffer[member.input.clone()];
+            self.service.serves(self.driver.descriptor(&connection.socket));
             member.next = Some(connection.handle(&mut self.service, input, &mut member.output));
             if member.output.len() > WAITING_REPLY_MAX {
                 self.finish(member);
@@ -207,7 +212,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
         let holds = connection.held(&self.driver);
         let fits = self.shared.counters.memory.note(held, holds);
         match after {
-            _ if !fits => self.close(index),
+            _ if !fits => self.close(index, Reason::Error),
             After::Wait => {}
             After::Again => {
                 self.shared
@@ -217,7 +222,9 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
                 self.again.push(index);
             }
             After::Later => self.later.push(index),
-            After::Close => self.close(index),
+            After::Fed => self.feed_later(index),
+            After::Close => self.close(index, Reason::Normal),
+            After::Fail => self.close(index, Reason::Error),
         }
     }
 }

@@ -15,6 +15,7 @@ use super::{Shared, Worker};
 use crate::addresses::Entry;
 use crate::carried::Carried;
 use crate::connection::Connection;
+use crate::service::Reason;
 use crate::service::{Next, Service};
 
 /// A connection that counts as one of this server's, on its way to a worker.
@@ -122,7 +123,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
         let is_done = next == Next::Close && carried.output.is_empty();
         self.connections.insert(connection);
         if added.is_err() || !fits || is_done {
-            self.close(index);
+            self.close(index, Reason::Error);
             return None;
         }
         Some(index)

@@ -14,6 +14,7 @@ use crate::live::Live;
 use crate::output::Output;
 use crate::service::{Handled, Next, Peer as Address, Service};
 
+mod fed;
 mod groups;
 mod hand_over;
 mod shares;

@@ -25,6 +25,7 @@ use scrubjay_net::Stop;
 use scrubjay_server::observe::Stopwatch;
 use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, EXIT_USAGE, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
+use scrubjay_server::watch;
 use scrubjay_tls::{Certificate, Secure, Tls};
 
 use self::banner::{bytes_text, say_started};
@@ -440,12 +441,15 @@ fn start_maintenance(
     clock: Clock,
     users: Option<Arc<Mutex<UsersFile>>>,
 ) -> std::io::Result<()> {
+    let watched = Arc::clone(&shared);
+    spawn("watch", move || watch::run(&watched, || clock.now()))?;
     spawn("maintenance", move || {
         let Shared {
             cache,
             net,
             control,
             tls,
+            log,
             ..
         } = &*shared;
         let bell = Bell::default();
@@ -454,10 +458,11 @@ fn start_maintenance(
         let mut limits = limits::Watch::default();
         loop {
             let held = net.memory.held() + net.curr_connections.load(Ordering::Relaxed) * CONNECTION_BYTES;
-            cache.set_held_beside(held);
+            cache.set_held_beside(held + log.held());
             net.memory
                 .set_limit((cache.usage().memory_max / CONNECTION_SHARE).max(CONNECTION_MIN));
             let now = clock.now();
+            log.begin_turn(cache.config().workers_max, now);
             let is_more = cache.maintain(now);
             log::set_verbosity(shared.verbosity.load(Ordering::Relaxed));
             log::tell_repeated();

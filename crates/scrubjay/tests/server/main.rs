@@ -17,4 +17,5 @@ mod statistics;
 mod tls;
 mod top;
 mod udp;
+mod watch;
 mod why;

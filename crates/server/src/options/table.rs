@@ -16,7 +16,6 @@ const TIB: u64 = 1 << 40;
 const NO_SLABS: &str = "memory is not cut into slab classes";
 const NO_LRU: &str = "there are no LRU lists to tune; what goes first is decided per segment";
 const NO_CRAWLER: &str = "expired items are found by their deadline, no crawler is needed";
-const NO_LOGS: &str = "the watch command is not offered";
 const NO_FLASH: &str = "items are kept in memory only";
 const NO_PROXY: &str = "this server does not route requests to others";
 
@@ -127,8 +126,9 @@ pub const ROWS: &[Row] = &[
         .short('X')
         .shows("dump_enabled", |o| yes_no(o.dump_enabled))
         .live(|o, new| o.dump_enabled = new.dump_enabled),
-    Row::flag("disable-watch", |_, _| {}, "Refuse the `watch` command")
-        .short('W').no_effect(NO_LOGS),
+    Row::flag("disable-watch", |o, _| o.watch_enabled = false, "Refuse the `watch` command")
+        .short('W')
+        .live(|o, new| o.watch_enabled = new.watch_enabled),
     Row::text("stat-delimiter", "char", set_stat_delimiter, "Character that ends the prefix of a key in `stats detail`, which it turns on")
         .short('D').default(":")
         .shows("stat_key_prefix", |o| o.stat_delimiter.to_string())
@@ -248,10 +248,10 @@ pub const ROWS: &[Row] = &[
     Row::number("temporary_ttl", 0, u32::MAX as i64, |_, _| {}, "TTL below which items get a list of their own")
         .extended().unit("seconds").default("61").stat("temporary_ttl")
         .no_effect("items are grouped by TTL always"),
-    Row::number("watcher_logbuf_size", 1, 1 << 20, |_, _| {}, "Buffer of a watcher")
-        .extended().unit("KiB").default("256").shows("watcher_logbuf_size", |_| "262144".to_owned()).no_effect(NO_LOGS),
-    Row::number("worker_logbuf_size", 1, 1 << 20, |_, _| {}, "Log buffer of a worker")
-        .extended().unit("KiB").default("64").shows("worker_logbuf_size", |_| "65536".to_owned()).no_effect(NO_LOGS),
+    Row::number("watcher_logbuf_size", 1, 1 << 20, |o, n| o.watcher_logbuf_len = (n as usize) << 10, "Buffer of a watcher")
+        .extended().unit("KiB").default("256").shows("watcher_logbuf_size", |o| o.watcher_logbuf_len.to_string()),
+    Row::number("worker_logbuf_size", 1, 1 << 20, |o, n| o.worker_logbuf_len = (n as usize) << 10, "Log buffer of a worker, for watchers; taken when the first one comes")
+        .extended().unit("KiB").default("64").shows("worker_logbuf_size", |o| o.worker_logbuf_len.to_string()),
     Row::number("read_buf_mem_limit", 0, u32::MAX as i64, |_, _| {}, "Memory for connection buffers; 0 no limit")
         .extended().unit("MiB").default("0").stat("read_buf_mem_limit")
         .no_effect("each connection's buffer is bounded by itself"),

@@ -192,11 +192,14 @@ fn get(
         ..Get::key(request.key)
     };
     let hit = context.get(&get);
-    match &hit {
-        Some(hit) => send_hit(request, reply, hit, output),
-        None if request.quiet => {}
-        None if reply == Reply::KeyAndValue => send_miss_with_key(request, output.bytes()),
-        None => fail(request.echo, Status::NotFound, output.bytes()),
+    if let Some(hit) = &hit {
+        return send_hit(request, reply, hit, output);
+    }
+    context.note_miss(request.key);
+    match () {
+        () if request.quiet => {}
+        () if reply == Reply::KeyAndValue => send_miss_with_key(request, output.bytes()),
+        () => fail(request.echo, Status::NotFound, output.bytes()),
     }
 }
 
@@ -247,7 +250,7 @@ fn delete(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
         compare_cas: given_cas(request),
         ..Delete::key(request.key)
     };
-    match context.delete(&delete) {
+    match context.delete(&delete, false) {
         DeleteOutcome::Deleted => succeed(request, 0, b"", out),
         DeleteOutcome::NotFound => fail(request.echo, Status::NotFound, out),
         DeleteOutcome::Exists => fail(request.echo, Status::Exists, out),
@@ -296,7 +299,7 @@ fn stat(context: &mut Context<'_>, request: &Request<'_>, out: &mut Vec<u8>) {
             crate::stats::reset(context.shared);
             true
         }
-        b"detail on" | b"detail off" => detail::switch(context.shared, &request.key[b"detail ".len()..]),
+        b"detail on" | b"detail off" => context.switch_detail(&request.key[b"detail ".len()..]),
         b"detail dump" => {
             let dump = detail::dump(context.shared) + "END\r\n";
             encode_stat(request.echo, "detailed", &dump, out);

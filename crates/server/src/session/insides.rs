@@ -14,8 +14,8 @@ pub(super) fn answer(insides: Insides, tokens: &Tokens<'_>) -> Words {
         Insides::Slabs => answer_slabs(tokens),
         Insides::Lru => answer_lru(tokens),
         Insides::LruCrawler => answer_crawler(tokens),
-        Insides::Watch => reply::NO_WATCH,
-        Insides::Extstore => reply::ERROR,
+        // Those who watch are answered elsewhere.
+        Insides::Watch | Insides::Extstore => reply::ERROR,
         Insides::RefreshCerts => reply::NO_TLS,
     }
 }

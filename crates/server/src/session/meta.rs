@@ -32,6 +32,7 @@ pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<Pi
         leases: true,
     });
     let Some(hit) = hit else {
+        context.note_miss(meta.key.bytes());
         if !meta.quiet {
             answer_without_item("EN", &meta, output.bytes());
         }
@@ -200,14 +201,15 @@ pub(super) fn delete(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) 
         Ok(meta) => meta,
         Err(refused) => return reply::line(out, refused.words),
     };
-    let outcome = context.delete(&Delete {
+    let delete = Delete {
         key: meta.key.bytes(),
         compare_cas: meta.compare_cas,
         invalidate: meta.invalidate,
         touch: meta.exptime,
         drop_value: meta.drop_value,
         new_cas: meta.new_cas,
-    });
+    };
+    let outcome = context.delete(&delete, true);
     let status = match outcome {
         DeleteOutcome::Deleted if meta.quiet => return,
         DeleteOutcome::Deleted => "HD",
@@ -287,6 +289,7 @@ pub(super) fn debug(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
         Ok(key) => key,
         Err(words) => return reply::line(out, words),
     };
+    context.note_look(key.bytes());
     let has_cas = context.has_cas();
     let Some(hit) = context.worker.get(&Get {
         no_bump: true,

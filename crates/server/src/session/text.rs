@@ -17,12 +17,14 @@ use scrubjay_protocol::tokens::{Tokens, next_token};
 
 use self::swallow::{Unwanted, swallow};
 use super::dump::{self, Dump};
+use super::watch::Watcher;
 use super::{
     Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value,
 };
 use super::{insides, need};
 use crate::auth::Rights;
 use crate::stats::detail;
+use crate::watch::Stream;
 
 /// Blanks before a long multi-get's keys that are put up with; as memcached.
 const LEADING_BLANKS_MAX: usize = 100;
@@ -50,6 +52,8 @@ enum Step {
     List(Box<Listing>),
     /// Keys are listed.
     Dump(Box<Dump>),
+    /// It watches, and whatever it sends is not looked at.
+    Watch(Box<Watcher>),
 }
 
 /// A multi-get whose keys are taken as they come.
@@ -104,6 +108,8 @@ enum Progress {
     Yield(usize),
     /// Nothing can be done before the workers are woken.
     Soon,
+    /// The input is done with, and output is made elsewhere.
+    Fed,
     /// Close when the output is sent.
     Close,
 }
@@ -142,6 +148,10 @@ pub(super) fn handle(
                     Progress::Consumed(0)
                 }
             },
+            Step::Watch(watcher) => match watcher.feed(output.bytes()) {
+                true => Progress::Yield(rest.len()),
+                false => Progress::Fed,
+            },
         };
         if is_measured {
             context.answered();
@@ -171,6 +181,10 @@ pub(super) fn handle(
                 Next::Again
             }
             Progress::Soon => Next::Soon,
+            Progress::Fed => {
+                consumed = input.len();
+                Next::Fed
+            }
             Progress::Close => Next::Close,
         };
         return Handled { consumed, next };
@@ -196,6 +210,9 @@ fn handle_line(
     let Some(line) = first_line(input).filter(|line| line.len <= LINE_LEN_MAX) else {
         return handle_long_line(step, context, input, output);
     };
+    if context.is_told(Stream::RawCommands.bit()) {
+        context.tell_line(line.bytes);
+    }
     let parsed = parse(line.bytes);
     if context.is_restricted()
         && let Ok(request) = parsed.request
@@ -231,6 +248,12 @@ fn handle_line(
         }
         Ok(Request::Stats(words)) if next_token(words).is_some_and(|(group, _)| group == b"conns") => {
             *step = Step::List(Box::new(context.begin_list()));
+            return Progress::Consumed(line.len);
+        }
+        Ok(Request::Insides(Insides::Watch, words)) => {
+            if let Some(watcher) = Watcher::begin(context, words, output.bytes()) {
+                *step = Step::Watch(watcher);
+            }
             return Progress::Consumed(line.len);
         }
         Ok(request @ (Request::Stats(_) | Request::Insides(..))) => match dump::begin(context, request) {
@@ -311,6 +334,9 @@ fn handle_long_line(
     });
     match request {
         Some(Ok(Request::Get { cas, touch, keys })) => {
+            if context.is_told(Stream::RawCommands.bit()) {
+                context.tell_line(start);
+            }
             let consumed = start.len() - 1 - keys.len();
             *step = Step::Keys(Box::new(Keys { cas, touch }));
             Progress::Consumed(consumed)
@@ -399,7 +425,7 @@ fn answer_key(context: &mut Context<'_>, order: Keys, key: &[u8], output: &mut O
         touch: order.touch,
         ..Get::key(key)
     }) else {
-        return;
+        return context.note_miss(key);
     };
     let len = hit.value_len();
     reply::value_head(output.bytes(), key, hit.flags, len, order.cas.then_some(hit.cas));
@@ -415,7 +441,7 @@ fn execute(
     noreply: bool,
 ) -> Option<Words> {
     let words = match request {
-        Request::Delete { key } => match context.delete(&Delete::key(key)) {
+        Request::Delete { key } => match context.delete(&Delete::key(key), false) {
             DeleteOutcome::Deleted => "DELETED",
             _ => "NOT_FOUND",
         },
@@ -491,6 +517,9 @@ fn set_memory_limit(context: &mut Context<'_>, megabytes: u64) -> Words {
         options.memory_max = wanted;
         options.note_command("memory-limit", "cache_memlimit");
     });
+    if context.is_told(Stream::SystemEvents.bit()) {
+        context.tell_order(&format!("type=cache_memlimit bytes={wanted}"));
+    }
     "OK"
 }
 
@@ -519,7 +548,7 @@ fn stats(context: &mut Context<'_>, words: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(detail::dump(context.shared).as_bytes());
             "END"
         }
-        (b"detail", word) => match detail::switch(context.shared, word) {
+        (b"detail", word) => match context.switch_detail(word) {
             true => "OK",
             false => reply::STATS_DETAIL_USAGE,
         },
@@ -765,6 +794,7 @@ impl Order {
             Answer::Classic { .. } => self.mode == StoreMode::Set && self.compare_cas.is_none(),
             Answer::Meta(_) => true,
         };
+        context.note_refused(key, self.mode, why);
         if replaces {
             context.refuse(key, why);
         }

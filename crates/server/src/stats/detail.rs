@@ -5,45 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use crate::options::Options;
 use crate::service::Shared;
 
 /// Most prefixes that a worker remembers; requests for others are not counted.
 const PREFIXES_MAX: usize = 4096;
-
-/// Whether requests are counted.
-#[derive(Debug)]
-pub struct Switch {
-    is_on: AtomicBool,
-    /// Ends a prefix.
-    delimiter: AtomicU8,
-}
-
-impl Switch {
-    /// On from the start where a delimiter was given.
-    pub fn new(options: &Options) -> Switch {
-        Switch {
-            is_on: AtomicBool::new(options.detail_enabled),
-            delimiter: AtomicU8::new(options.stat_delimiter as u8),
-        }
-    }
-
-    /// As `options` have it now.
-    pub(crate) fn set(&self, options: &Options) {
-        self.delimiter
-            .store(options.stat_delimiter as u8, Ordering::Relaxed);
-        self.is_on.store(options.detail_enabled, Ordering::Relaxed);
-    }
-
-    /// Whether requests are counted now.
-    #[inline]
-    pub fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
-    }
-}
 
 /// What was asked.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +37,8 @@ impl Detail {
     /// Counts a request. A key without the delimiter has no prefix and is not counted.
     #[cold]
     #[inline(never)]
-    pub(crate) fn note(&self, switch: &Switch, key: &[u8], request: Request) {
-        let delimiter = switch.delimiter.load(Ordering::Relaxed);
+    pub(crate) fn note(&self, shared: &Shared, key: &[u8], request: Request) {
+        let delimiter = shared.delimiter.load(Ordering::Relaxed);
         let Some(len) = key.iter().position(|&byte| byte == delimiter) else {
             return;
         };

@@ -35,7 +35,6 @@ const REASONS: &[(&str, &str)] = &[
     ("evicted_active", "there are no LRU lists and no crawler"),
     ("tailrepairs", "there are no LRU lists and no crawler"),
     ("malloc_fails", "the heap is reserved at the start"),
-    ("log_", "the `watch` command is not offered"),
     (
         "unexpected_napi_ids",
         "connections go to the worker that has fewest",

@@ -102,6 +102,7 @@ impl Order {
 
     /// Answers that there is no room. A refused set removes the old item: nobody should read what was to be overwritten.
     fn refuse(&self, context: &mut Context<'_>, key: &[u8], why: Refusal, out: &mut Vec<u8>) {
+        context.note_refused(key, self.mode(), why);
         if self.verb == Verb::Set {
             context.refuse(key, why);
         }

@@ -93,6 +93,8 @@ impl Server {
                     counters: &self.counters,
                     now: Now::from_secs(1),
                     rights: crate::auth::Rights::Administer,
+                    noted: 0,
+                    post: &crate::watch::Post::default(),
                 };
                 let handled = handle(&mut state, &mut context, &input, &mut output);
                 input.drain(..handled.consumed);

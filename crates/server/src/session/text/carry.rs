@@ -41,6 +41,8 @@ impl TextState {
                 writer.byte(LIST);
                 writer.number(listing.next);
             }
+            // What it is told is lost with this process.
+            Step::Watch(_) => return None,
             Step::Dump(dump) => {
                 writer.byte(DUMP);
                 dump.pack(writer);
