@@ -190,7 +190,7 @@ fn handle_all<S: Service>(
                 output.bytes().extend_from_slice(words.incomplete);
                 break;
             }
-            Next::Soon => {
+            Next::Soon | Next::Rest => {
                 output.bytes().extend_from_slice(words.soon);
                 break;
             }

@@ -91,6 +91,7 @@ impl<S: Service> InProcess<S> {
                     handled.consumed > 0 || !output.is_empty(),
                     "asks again without having done anything"
                 ),
+                Next::Soon | Next::Rest => {}
                 Next::Close => {
                     let session = connection.session.take().expect("it was there");
                     self.service.close(session);

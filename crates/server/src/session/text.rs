@@ -12,7 +12,7 @@ use scrubjay_protocol::reply::{self, Words};
 use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
 
-use super::dump::{self, Dump};
+use super::dump::{self, Dump, Told};
 use super::{
     Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value,
 };
@@ -109,6 +109,8 @@ enum Progress {
     Partial(usize),
     /// Others' turn; so many bytes are done with.
     Yield(usize),
+    /// Others' turn, and a rest.
+    Rest,
     /// Nothing can be done before the workers are woken.
     Soon,
     /// Close when the output is sent.
@@ -141,9 +143,10 @@ pub(super) fn handle(
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
             Step::List(_) => list_connections(&mut state.step, context, output.bytes()),
             Step::Dump(dump) => match dump.step(context, output.bytes()) {
-                Listed::NotYet => Progress::Soon,
-                Listed::Part => Progress::Yield(0),
-                Listed::All => {
+                Told::Nothing => Progress::Soon,
+                Told::Part => Progress::Yield(0),
+                Told::Share => Progress::Rest,
+                Told::All => {
                     state.step = Step::Line;
                     Progress::Consumed(0)
                 }
@@ -173,6 +176,7 @@ pub(super) fn handle(
                 consumed += len;
                 Next::Again
             }
+            Progress::Rest => Next::Rest,
             Progress::Soon => Next::Soon,
             Progress::Close => Next::Close,
         };
