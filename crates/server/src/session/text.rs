@@ -142,15 +142,7 @@ pub(super) fn handle(
             Step::Value(_) => receive(&mut state.step, context, rest, output),
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
             Step::List(_) => list_connections(&mut state.step, context, output.bytes()),
-            Step::Dump(dump) => match dump.step(context, output.bytes()) {
-                Told::Nothing => Progress::Soon,
-                Told::Part => Progress::Yield(0),
-                Told::Share => Progress::Rest,
-                Told::All => {
-                    state.step = Step::Line;
-                    Progress::Consumed(0)
-                }
-            },
+            Step::Dump(_) => list_keys(&mut state.step, context, output.bytes()),
         };
         let next = match progress {
             Progress::Consumed(len) => {
@@ -240,17 +232,11 @@ fn handle_line(
             *step = Step::List(Box::new(context.begin_list()));
             return Progress::Consumed(line.len);
         }
-        Ok(request @ (Request::Stats(_) | Request::Insides(..))) => match dump::begin(context, request) {
-            Some(Ok(dump)) => {
-                *step = Step::Dump(Box::new(dump));
+        Ok(request @ (Request::Stats(_) | Request::Insides(..))) => {
+            if begin_dump(step, context, request, output.bytes()) {
                 return Progress::Consumed(line.len);
             }
-            Some(Err(words)) => {
-                reply::line(output.bytes(), words);
-                return Progress::Consumed(line.len);
-            }
-            None => {}
-        },
+        }
         Ok(Request::Quit | Request::Http) => return Progress::Close,
         Ok(Request::Shutdown { mode }) if context.shared.options.shutdown_enabled => {
             return shut_down(context, mode, line.len, output.bytes());
@@ -717,6 +703,32 @@ fn list_connections(step: &mut Step, context: &Context<'_>, out: &mut Vec<u8>) -
         Listed::Part => Progress::Yield(0),
         Listed::All => {
             reply::line(out, "END");
+            *step = Step::Line;
+            Progress::Consumed(0)
+        }
+    }
+}
+
+/// Begins a list of keys or answers why not; `false` if the request is about something else.
+fn begin_dump(step: &mut Step, context: &Context<'_>, request: Request<'_>, out: &mut Vec<u8>) -> bool {
+    match dump::begin(context, request) {
+        Some(Ok(dump)) => *step = Step::Dump(Box::new(dump)),
+        Some(Err(words)) => reply::line(out, words),
+        None => return false,
+    }
+    true
+}
+
+/// Goes on with a list of keys.
+fn list_keys(step: &mut Step, context: &mut Context<'_>, out: &mut Vec<u8>) -> Progress {
+    let Step::Dump(dump) = step else {
+        return Progress::Wait(0);
+    };
+    match dump.step(context, out) {
+        Told::Nothing => Progress::Soon,
+        Told::Part => Progress::Yield(0),
+        Told::Share => Progress::Rest,
+        Told::All => {
             *step = Step::Line;
             Progress::Consumed(0)
         }
