@@ -107,6 +107,8 @@ pub(crate) enum After {
     Wait,
     /// Give it another turn soon.
     Again,
+    /// Give it another turn when those who rest have theirs.
+    Rest,
     /// Give it another turn when the workers are woken.
     Later,
     /// Give it another turn when the service has something for it.
@@ -191,7 +193,10 @@ impl<D: Driver, S: Service> Connection<D, S> {
     }
 
     fn has_work(&self) -> bool {
-        matches!(self.next, Next::Again | Next::Soon | Next::Later | Next::Fed)
+        matches!(
+            self.next,
+            Next::Again | Next::Rest | Next::Soon | Next::Later | Next::Fed
+        )
     }
 
     /// Whether what it is sent is made elsewhere.
@@ -249,7 +254,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         }
         // While it waits for an answer it is read from, lest its input wake the worker time and again; but not on and on.
         let is_full = self.next == Next::Later && self.leftover_len() > LEFTOVER_MAX;
-        let read = match readable && !matches!(self.next, Next::Again | Next::Soon) && !is_full {
+        let read = match readable && !matches!(self.next, Next::Again | Next::Rest | Next::Soon) && !is_full {
             true => self.read(lent, buffer),
             false => Read::Nothing,
         };
@@ -375,6 +380,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
         }
         match interest {
             Interest::Read if self.next == Next::Again => After::Again,
+            Interest::Read if self.next == Next::Rest => After::Rest,
             Interest::Read if matches!(self.next, Next::Soon | Next::Later) => After::Later,
             Interest::Read if self.is_fed() => After::Fed,
             _ => After::Wait,

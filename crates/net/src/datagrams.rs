@@ -202,7 +202,7 @@ fn handle_all<S: Service>(
                 output.bytes().extend_from_slice(words.soon);
                 break;
             }
-            Next::Soon => {
+            Next::Soon | Next::Rest => {
                 output.bytes().extend_from_slice(words.soon);
                 break;
             }

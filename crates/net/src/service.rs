@@ -105,6 +105,8 @@ pub enum Next {
     Wait,
     /// Call again with the unconsumed input when others had their turn (and the output has drained below its bound).
     Again,
+    /// As `Again`, but nobody is in a hurry: in a thousandth of a second, so that other threads have the processor meanwhile.
+    Rest,
     /// The answer is worked out elsewhere: call again with the unconsumed input when the workers are woken by
     /// [`Control::wake_all`](crate::Control::wake_all).
     Later,

@@ -40,6 +40,9 @@ const GRACE_MS: u64 = 5_000;
 /// How often idle connections and a stopped accept are looked at.
 const SWEEP_MS: u32 = 100;
 
+/// How long connections rest that are in no hurry.
+const REST_MS: u32 = 1;
+
 /// Limits of all workers.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -91,6 +94,9 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     later: Vec<usize>,
     /// Tokens of connections that will have when the service says so.
     fed: Vec<u64>,
+    /// Connections that are to have a turn from `rest_until` on.
+    rest: Vec<usize>,
+    rest_until: Now,
     /// The turns of this turn of the loop.
     turns: Vec<Turn>,
     group: Group<S::Shared>,
@@ -133,6 +139,8 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             again: Vec::new(),
             later: Vec::new(),
             fed: Vec::new(),
+            rest: Vec::new(),
+            rest_until: Now::default(),
             turns: Vec::new(),
             group: Group::new(),
             busy_poll: BusyPoll::new(limits.busy_poll_micros),
@@ -180,6 +188,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             || self.shared.counters.roll_call.hear(self.roll_answered);
         let timeout = match (self.again.is_empty() && !waits, sweeps) {
             (false, _) => Some(0),
+            _ if !self.rest.is_empty() => Some(REST_MS),
             (true, true) => Some(SWEEP_MS),
             (true, false) => None,
         };
@@ -200,6 +209,10 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         let again = std::mem::take(&mut self.again);
         let later = std::mem::take(&mut self.later);
         let mut turns = std::mem::take(&mut self.turns);
+        if !self.rest.is_empty() && now >= self.rest_until {
+            self.rest_until = now.plus_nanos(u64::from(REST_MS) * 1_000_000);
+            turns.extend(self.rest.drain(..).map(|index| Turn::of(index, false)));
+        }
         let connections = ready.iter().filter(|ready| ready.token < LISTENER_TOKENS);
         let served =
             connections.filter(|ready| self.is_current(ready.token) && !self.has_more_to_do(ready.token));

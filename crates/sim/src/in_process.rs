@@ -127,7 +127,7 @@ impl<S: Service> InProcess<S> {
             }
             _waits => assert!(connection.input.len() <= LEFT_OVER_MAX, "leaves too much"),
         }
-        handled.next == Next::Again
+        matches!(handled.next, Next::Again | Next::Soon | Next::Rest)
     }
 
     /// Hands all connections over to another service, if there is one to come.

@@ -221,6 +221,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
                     .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 self.again.push(index);
             }
+            After::Rest => self.rest.push(index),
             After::Later => self.later.push(index),
             After::Fed => self.feed_later(index),
             After::Close => self.close(index, Reason::Normal),

@@ -16,7 +16,7 @@ use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
 
 use self::swallow::{Unwanted, swallow};
-use super::dump::{self, Dump};
+use super::dump::{self, Dump, Told};
 use super::watch::Watcher;
 use super::{
     Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value,
@@ -106,6 +106,8 @@ enum Progress {
     Partial(usize),
     /// Others' turn; so many bytes are done with.
     Yield(usize),
+    /// Others' turn, and a rest.
+    Rest,
     /// Nothing can be done before the workers are woken.
     Soon,
     /// The input is done with, and output is made elsewhere.
@@ -140,14 +142,7 @@ pub(super) fn handle(
             Step::Value(_) => receive(&mut state.step, context, rest, output),
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
             Step::List(_) => list_connections(&mut state.step, context, output.bytes()),
-            Step::Dump(dump) => match dump.step(context, output.bytes()) {
-                Listed::NotYet => Progress::Soon,
-                Listed::Part => Progress::Yield(0),
-                Listed::All => {
-                    state.step = Step::Line;
-                    Progress::Consumed(0)
-                }
-            },
+            Step::Dump(_) => list_keys(&mut state.step, context, output.bytes()),
             Step::Watch(watcher) => match watcher.feed(output.bytes()) {
                 true => Progress::Yield(rest.len()),
                 false => Progress::Fed,
@@ -180,6 +175,7 @@ pub(super) fn handle(
                 consumed += len;
                 Next::Again
             }
+            Progress::Rest => Next::Rest,
             Progress::Soon => Next::Soon,
             Progress::Fed => {
                 consumed = input.len();
@@ -256,17 +252,11 @@ fn handle_line(
             }
             return Progress::Consumed(line.len);
         }
-        Ok(request @ (Request::Stats(_) | Request::Insides(..))) => match dump::begin(context, request) {
-            Some(Ok(dump)) => {
-                *step = Step::Dump(Box::new(dump));
-                return Progress::Consumed(line.len);
-            }
-            Some(Err(words)) => {
-                reply::line(output.bytes(), words);
-                return Progress::Consumed(line.len);
-            }
-            None => {}
-        },
+        Ok(request @ (Request::Stats(_) | Request::Insides(..)))
+            if begin_dump(step, context, request, output.bytes()) =>
+        {
+            return Progress::Consumed(line.len);
+        }
         Ok(Request::Quit | Request::Http) => return Progress::Close,
         Ok(Request::Shutdown { mode }) if context.shutdown_enabled() => {
             return shut_down(context, mode, line.len, output.bytes());
@@ -743,6 +733,32 @@ fn list_connections(step: &mut Step, context: &Context<'_>, out: &mut Vec<u8>) -
         Listed::Part => Progress::Yield(0),
         Listed::All => {
             reply::line(out, "END");
+            *step = Step::Line;
+            Progress::Consumed(0)
+        }
+    }
+}
+
+/// Begins a list of keys or answers why not; `false` if the request is about something else.
+fn begin_dump(step: &mut Step, context: &Context<'_>, request: Request<'_>, out: &mut Vec<u8>) -> bool {
+    match dump::begin(context, request) {
+        Some(Ok(dump)) => *step = Step::Dump(Box::new(dump)),
+        Some(Err(words)) => reply::line(out, words),
+        None => return false,
+    }
+    true
+}
+
+/// Goes on with a list of keys.
+fn list_keys(step: &mut Step, context: &mut Context<'_>, out: &mut Vec<u8>) -> Progress {
+    let Step::Dump(dump) = step else {
+        return Progress::Wait(0);
+    };
+    match dump.step(context, out) {
+        Told::Nothing => Progress::Soon,
+        Told::Part => Progress::Yield(0),
+        Told::Share => Progress::Rest,
+        Told::All => {
             *step = Step::Line;
             Progress::Consumed(0)
         }

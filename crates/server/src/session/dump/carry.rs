@@ -57,7 +57,7 @@ impl Dump {
         Some(Dump {
             cursor: shared.cache.cursor_of(from)?,
             next: from,
-            has_begun: false,
+            calls: None,
             left: reader.number()?,
             bytes_left: usize::try_from(reader.number()?).ok()?,
             order: Order {
