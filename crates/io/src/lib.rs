@@ -8,6 +8,7 @@ pub mod file;
 pub mod handing;
 pub mod keeper;
 pub mod memory;
+pub mod notices;
 pub mod process;
 pub mod program;
 pub mod supervisor;

@@ -5,6 +5,7 @@ mod admin;
 mod cpus;
 mod documents;
 mod listen;
+mod memory_file;
 mod parse;
 mod row;
 mod table;
@@ -14,6 +15,7 @@ mod udp;
 pub use cpus::text as cpus_text;
 pub use documents::{markdown, settings};
 pub use listen::{Guard, Listen};
+pub use memory_file::Holder;
 pub use parse::{Environment, OptionError, add_to, explain, parse_size, resolve};
 pub use row::{Effect, Kind, Row, size_text};
 pub use table::ROWS;
@@ -115,6 +117,12 @@ pub struct Options {
     pub lock_memory: bool,
     /// Bytes of the ledger of items that left; `None`: a hundredth of `memory_max`.
     pub ledger_bytes: Option<usize>,
+    /// File that the items live in (`-e`).
+    pub memory_file: Option<String>,
+    /// Who holds the items besides the server, once it has started.
+    pub holder: Holder,
+    /// Have a parent process that holds the items (`--keep`).
+    pub keep: bool,
     /// Use huge pages (`-L`).
     pub huge_pages: bool,
     /// Put huge pages under memory in full use (`-o no_huge_pages` turns it off).
@@ -182,6 +190,9 @@ impl Default for Options {
             evict: true,
             lock_memory: false,
             ledger_bytes: None,
+            memory_file: None,
+            holder: Holder::default(),
+            keep: false,
             huge_pages: false,
             collapse: true,
             threads: 4,
