@@ -1,12 +1,15 @@
 //! One mapping of shared memory: reserved at once, taken page by page, given back page by page.
 //!
-//! It lies in a memfd, so that it can be handed to another process of ours.
+//! It lies in a file of memory, which can be handed to another process of ours and outlives this one.
 
 use std::io;
-use std::os::fd::OwnedFd;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, munmap};
+
+mod file;
+
+pub use file::{Claim, MemoryFile};
 
 /// Bytes of a huge page; a mapping starts at a multiple of it.
 pub const HUGE_PAGE_SIZE: usize = 2 << 20;
@@ -18,7 +21,7 @@ pub struct Memory {
     len: usize,
     /// Where the address space begins that `start` was aligned in.
     reserved: *mut u8,
-    file: OwnedFd,
+    file: MemoryFile,
 }
 
 // SAFETY: the mapping belongs to no thread; who may access which bytes when is the user's affair.
@@ -27,13 +30,20 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Reserves `len` bytes of address space.
+    /// Reserves `len` bytes of address space, in a file of their own.
     ///
     /// # Errors
     /// What the operating system says: no address space, no descriptors, memfd forbidden.
     pub fn reserve(len: usize) -> io::Result<Memory> {
-        let file = memfd_create("scrubjay", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, len as u64)?;
+        Memory::map(MemoryFile::anonymous()?, len)
+    }
+
+    /// Maps the first `len` bytes of `file`, which is made exactly so long.
+    ///
+    /// # Errors
+    /// What the operating system says: no address space, no room.
+    pub fn map(file: MemoryFile, len: usize) -> io::Result<Memory> {
+        file.set_len(len as u64)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
         let nowhere = std::ptr::null_mut();
@@ -51,6 +61,11 @@ impl Memory {
             file,
         };
         mapped.map(|_| memory).map_err(io::Error::from)
+    }
+
+    /// The file that it lies in.
+    pub fn file(&self) -> &MemoryFile {
+        &self.file
     }
 
     /// The mapping's first byte; page-aligned.
