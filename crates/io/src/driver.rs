@@ -44,6 +44,33 @@ pub enum Interest {
     Write,
     /// Both: who asks must go on reading, or two peers may wait for each other.
     ReadWrite,
+    /// Neither; that it was broken off may be reported all the same.
+    Neither,
+}
+
+impl Interest {
+    /// Whether bytes to read are waited for.
+    pub(crate) fn reads(self) -> bool {
+        matches!(self, Interest::Read | Interest::ReadWrite)
+    }
+
+    /// Whether room to write is waited for.
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Interest::Write | Interest::ReadWrite)
+    }
+}
+
+/// A connection that a driver has given back.
+#[derive(Debug)]
+pub struct Released<S> {
+    /// To be added to another driver, or sent to another process.
+    pub socket: S,
+    /// What had come and was not read: it comes before what the socket has.
+    pub input: Vec<u8>,
+    /// What `write` took and did not send: it goes before anything else.
+    pub output: Vec<u8>,
+    /// Of what `write` was last offered and did not take, so many bytes have gone or go by themselves all the same.
+    pub owed: usize,
 }
 
 /// Who is at the other end.
@@ -159,6 +186,30 @@ pub trait Driver {
     fn held(&self, _socket: &Self::Socket) -> usize {
         0
     }
+
+    /// Nothing more is sent on a connection, which the peer is told. What `write` took is to be flushed before.
+    fn end_output(&mut self, socket: &Self::Socket);
+
+    /// Ends what is under way in the kernel for connections, all of which are to be released or closed next: replies that were
+    /// taken go as far as their sockets let them, and nothing is received any more.
+    ///
+    /// # Errors
+    /// Only what makes going on impossible.
+    fn be_quiet(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Gives a connection back that was added, with what is held for it. Call [`Driver::be_quiet`] before.
+    ///
+    /// # Errors
+    /// It is lost, and closed now.
+    fn release(&mut self, socket: Self::Socket) -> io::Result<Released<Self::Socket>>;
+
+    /// Who is at the other end of a connection.
+    ///
+    /// # Errors
+    /// Nobody any more.
+    fn peer(&self, socket: &Self::Socket) -> io::Result<PeerAddress>;
 
     /// What a connection is called in a list.
     fn name(&self, _socket: &Self::Socket) -> Name {

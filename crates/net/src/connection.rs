@@ -57,6 +57,16 @@ pub const fn resting_len<D: Driver, S: Service>() -> usize {
     size_of::<Option<Connection<D, S>>>()
 }
 
+/// A connection taken apart.
+pub(crate) struct Parts<D: Driver, S: Service> {
+    pub(crate) socket: D::Socket,
+    pub(crate) session: S::Session,
+    pub(crate) entry: Entry,
+    pub(crate) input: Vec<u8>,
+    pub(crate) unsent: Output<S::Shared>,
+    pub(crate) is_closing: bool,
+}
+
 /// What is neither handled nor sent.
 struct Waiting<P> {
     /// Input that waits for more, or for this connection's next turn.
@@ -125,6 +135,32 @@ impl<D: Driver, S: Service> Connection<D, S> {
             interest: Interest::Read,
             caught_up: false,
             has_begun: false,
+        }
+    }
+
+    /// It was another server's: this much was received and not handled, this much made and not sent. With its first turn the
+    /// one goes, then the other is handled.
+    pub(crate) fn go_on(&mut self, next: Next, input: Vec<u8>, output: &[u8]) {
+        self.next = next;
+        self.closing = next == Next::Close;
+        self.has_begun = true;
+        let mut unsent = Output::default();
+        unsent.bytes().extend_from_slice(output);
+        let leftover = input;
+        self.waiting = Some(Box::new(Waiting { leftover, unsent }));
+        self.rest();
+    }
+
+    /// Takes it apart.
+    pub(crate) fn into_parts(self) -> Parts<D, S> {
+        let waiting = self.waiting.map(|waiting| *waiting).unwrap_or_default();
+        Parts {
+            socket: self.socket,
+            session: self.session,
+            entry: self.entry,
+            input: waiting.leftover,
+            unsent: waiting.unsent,
+            is_closing: self.closing,
         }
     }
 

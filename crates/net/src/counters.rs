@@ -146,8 +146,9 @@ impl Counters {
 }
 
 const RUNNING: u8 = 0;
-const GRACEFUL: u8 = 1;
-const NOW: u8 = 2;
+const HAND_OVER: u8 = 1;
+const GRACEFUL: u8 = 2;
+const NOW: u8 = 3;
 
 /// Tells the workers to stop. Any thread may.
 #[derive(Debug, Default)]
@@ -161,6 +162,8 @@ pub struct Control {
 pub enum Stop {
     /// Serve on.
     No,
+    /// Accept nothing; give every connection back as it is.
+    HandOver,
     /// Accept nothing; answer what has been received, then close.
     Graceful,
     /// Close at once.
@@ -178,10 +181,30 @@ impl Control {
         self.raise(NOW);
     }
 
+    /// Every worker finishes its turn and gives back its connections, to be served by another server. If a stop is ordered
+    /// before all have done so, some are closed instead.
+    pub fn hand_over(&self) {
+        self.raise(HAND_OVER);
+    }
+
+    /// After a hand-over that came to nothing: lets workers run again, once those before have ended. `false` if a stop was
+    /// ordered meanwhile.
+    pub fn serve_again(&self) -> bool {
+        self.wakers
+            .lock()
+            .expect("nothing panics under this lock")
+            .clear();
+        let served = self
+            .state
+            .compare_exchange(HAND_OVER, RUNNING, Ordering::AcqRel, Ordering::Acquire);
+        !matches!(served, Err(GRACEFUL | NOW))
+    }
+
     /// Whether and how to stop.
     pub fn stop(&self) -> Stop {
         match self.state.load(Ordering::Acquire) {
             RUNNING => Stop::No,
+            HAND_OVER => Stop::HandOver,
             GRACEFUL => Stop::Graceful,
             _ => Stop::Now,
         }

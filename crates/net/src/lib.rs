@@ -1,6 +1,7 @@
 //! Connections, workers and the event loop. Moves bytes between sockets and a [`Service`]; knows no protocol.
 
 mod addresses;
+mod carried;
 mod connection;
 pub mod counters;
 mod datagrams;
@@ -13,12 +14,13 @@ mod table;
 pub mod udp;
 mod worker;
 
+pub use carried::{Carried, Ended};
 pub use connection::resting_len;
 pub use counters::{Control, Counters, Stop, UdpCounts};
 pub use datagrams::UdpConfig;
 pub use memory::Memory;
 pub use output::Output;
 pub use roll::{Roll, RollCall, Row, State};
-pub use server::{Config, Sockets, Udp, run, run_here};
+pub use server::{Config, EndedBy, Sockets, Udp, run, run_here};
 pub use service::{Handled, Next, Peer, Service};
 pub use worker::Limits;

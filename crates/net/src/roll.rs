@@ -123,6 +123,7 @@ impl RollCall {
     /// So many workers answer, from the first call on; said before any of them runs.
     pub(crate) fn expect(&self, workers: usize) {
         self.workers.store(workers, Ordering::Relaxed);
+        self.is_over.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn end(&self) {

@@ -6,11 +6,12 @@ use std::sync::atomic::AtomicBool;
 use scrubjay_io::driver::Driver;
 
 use crate::addresses::Addresses;
-use crate::counters::{Control, Counters};
+use crate::carried::{Carried, Ended};
+use crate::counters::{Control, Counters, Stop};
 use crate::datagrams::{Datagrams, Place, UdpConfig};
 use crate::service::Service;
 use crate::worker::accept::Mailbox;
-use crate::worker::{Limits, Shared, Worker};
+use crate::worker::{Given, Limits, Shared, Worker, hand_over};
 
 /// How to run a server.
 #[derive(Clone, Debug)]
@@ -23,11 +24,13 @@ pub struct Config {
 
 /// What is served.
 #[derive(Debug)]
-pub struct Sockets<L, T> {
+pub struct Sockets<L, T, S> {
     /// Where connections come from.
     pub listeners: Vec<L>,
     /// Where datagrams come from, if they are served.
     pub udp: Option<Udp<T>>,
+    /// Connections that another server gave back.
+    pub carried: Vec<Carried<S>>,
 }
 
 /// Where datagrams come from.
@@ -40,47 +43,88 @@ pub struct Udp<T> {
 }
 
 /// Serves `sockets` with a thread for each of `drivers` until `control` says stop; `make_service` is called once for each
-/// worker, on its thread. Returns when all workers have ended.
+/// worker, on its thread. Returns when all workers have ended, with what they give back.
 ///
 /// # Errors
 /// What ended the first worker that failed; the others are stopped then.
 pub fn run<D, S: Service>(
     config: &Config,
     drivers: Vec<D>,
-    sockets: Sockets<D::Listener, D::Datagrams>,
+    sockets: Sockets<D::Listener, D::Datagrams, D::Socket>,
     counters: &Arc<Counters>,
     control: &Arc<Control>,
     make_service: impl Fn(usize) -> S + Sync,
-) -> std::io::Result<()>
+) -> std::io::Result<EndedBy<D>>
 where
     D: Driver<Listener: Sync, Socket: Send, Datagrams: Send> + Send,
 {
     let workers = drivers.len();
     counters.roll_call.expect(workers);
     let shared = shared(&config.limits, &drivers, counters, control);
-    let (shared, make_service) = (&shared, &make_service);
-    let Sockets { listeners, udp } = sockets;
-    let listeners = &listeners;
-    let work = |index: usize, driver: D, datagrams: Option<Datagrams<D::Datagrams>>| {
+    let make_service = &make_service;
+    let Sockets {
+        listeners,
+        udp,
+        carried,
+    } = sockets;
+    let admitted = hand_over::admit(&shared, carried);
+    let work = |index: usize, driver: D, datagrams: Option<Datagrams<D::Datagrams>>, admitted| {
         let own = if index == 0 { &listeners[..] } else { &[] };
         let core = config.cores.get(index);
         let result = core
             .map_or(Ok(()), |core| scrubjay_io::thread::stay_on(&[*core]))
-            .and_then(|()| Worker::new(index, driver, make_service(index), shared, own, datagrams).run());
+            .and_then(|()| {
+                let mut worker = Worker::new(index, driver, make_service(index), &shared, own, datagrams);
+                worker.take_over(admitted);
+                worker.run()
+            });
         if result.is_err() {
             shared.control.stop_now();
         }
         result
     };
+    let work = &work;
     let tasks: Vec<_> = drivers
         .into_iter()
         .zip(datagrams_by_worker(workers, udp))
+        .zip(admitted)
         .enumerate()
-        .map(|(index, (driver, datagrams))| {
-            (format!("worker-{index}"), move || work(index, driver, datagrams))
+        .map(|(index, ((driver, datagrams), admitted))| {
+            let name = format!("worker-{index}");
+            (name, move || work(index, driver, datagrams, admitted))
         })
         .collect();
-    scrubjay_io::thread::run_all(tasks).into_iter().collect()
+    let given: std::io::Result<Vec<Given<D>>> = scrubjay_io::thread::run_all(tasks).into_iter().collect();
+    let given = given?;
+    let is_handed_over = control.stop() == Stop::HandOver;
+    let unopened = hand_over::unopened(shared);
+    let mut ended = Ended {
+        carried: Vec::new(),
+        listeners,
+        udp: Vec::new(),
+    };
+    for (carried, datagrams) in given {
+        ended.carried.extend(carried);
+        gather_datagrams(&mut ended.udp, datagrams);
+    }
+    if is_handed_over {
+        ended.carried.extend(unopened);
+    }
+    Ok(ended)
+}
+
+/// What is left of a server with drivers of this kind.
+pub type EndedBy<D> = Ended<<D as Driver>::Listener, <D as Driver>::Socket, <D as Driver>::Datagrams>;
+
+/// Adds a worker's sockets of datagrams to those of the workers before it.
+fn gather_datagrams<T>(all: &mut Vec<(u16, Vec<T>)>, datagrams: Option<Datagrams<T>>) {
+    let places = datagrams.into_iter().flat_map(|datagrams| datagrams.places);
+    for (number, Place { socket, port }) in places.enumerate() {
+        if number == all.len() {
+            all.push((port, Vec::new()));
+        }
+        all[number].1.push(socket);
+    }
 }
 
 /// Serves `listeners` with one worker, which is this thread, until `control` says stop: for a side door that must not
@@ -96,7 +140,9 @@ pub fn run_here<D: Driver, S: Service>(
     service: S,
 ) -> std::io::Result<()> {
     let shared = shared(limits, std::slice::from_ref(&driver), &Arc::default(), control);
-    Worker::new(0, driver, service, &shared, listeners, None).run()
+    Worker::new(0, driver, service, &shared, listeners, None)
+        .run()
+        .map(drop)
 }
 
 /// What the workers of `drivers` share; from now on `control` wakes them.

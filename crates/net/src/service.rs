@@ -21,6 +21,22 @@ pub trait Service {
         drop(session);
     }
 
+    /// A connection goes to another server: words by which that one can go on with its session; none if it is as freshly
+    /// opened. What the session has used of a request that is not answered yet goes back to the front of `input`. `None` if
+    /// nobody else can go on with it: the connection is closed when its output is sent.
+    fn pack(&mut self, session: Self::Session, input: &mut Vec<u8>) -> Option<Vec<u8>> {
+        let _ = input;
+        self.close(session);
+        None
+    }
+
+    /// A connection came from another server, whose [`Service::pack`] said this of its session; `None` if this one cannot go on
+    /// with it.
+    fn unpack(&mut self, peer: Peer, packed: &[u8]) -> Option<Self::Session> {
+        let _ = (peer, packed);
+        None
+    }
+
     /// A loop turn starts at `now`; called before any [`Service::handle`] of that turn.
     fn begin_turn(&mut self, now: Now);
 

@@ -13,6 +13,7 @@ use self::accept::Mailbox;
 use self::busy_poll::BusyPoll;
 use self::group::{Group, Turn};
 use crate::addresses::Addresses;
+use crate::carried::Carried;
 use crate::connection::Connection;
 use crate::counters::{Control, Counters, Stop};
 use crate::datagrams::Datagrams;
@@ -22,6 +23,7 @@ use crate::table::Table;
 pub(crate) mod accept;
 mod busy_poll;
 mod group;
+pub(crate) mod hand_over;
 mod roll_call;
 
 /// Tokens from this number on are listeners.
@@ -64,6 +66,12 @@ pub(crate) struct Shared<T> {
     /// Connections wait to be accepted until one is closed.
     pub(crate) accept_stopped: AtomicBool,
 }
+
+/// What a worker gives back at its end.
+pub(crate) type Given<D> = (
+    Vec<Carried<<D as Driver>::Socket>>,
+    Option<Datagrams<<D as Driver>::Datagrams>>,
+);
 
 /// One worker.
 pub(crate) struct Worker<'a, D: Driver, S: Service> {
@@ -131,18 +139,25 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         }
     }
 
-    /// Serves until told to stop.
+    /// Serves until told to stop; returns the connections that are handed over, and the sockets of datagrams.
     ///
     /// # Errors
     /// What the driver cannot recover from.
-    pub(crate) fn run(mut self) -> std::io::Result<()> {
-        self.listen(true)?;
+    pub(crate) fn run(mut self) -> std::io::Result<Given<D>> {
+        let open = self.shared.counters.curr_connections.load(Ordering::Relaxed) as usize;
+        if open < self.shared.limits.connections_max || self.shared.limits.refusal.is_some() {
+            self.listen(true)?;
+        }
         self.add_datagrams()?;
         let mut ready = Vec::new();
         while self.shared.control.stop() == Stop::No {
             self.turn(&mut ready)?;
         }
-        self.stop(&mut ready)
+        let carried = match self.shared.control.stop() {
+            Stop::HandOver => self.hand_over()?,
+            _ => self.stop(&mut ready)?,
+        };
+        Ok((carried, self.datagrams))
     }
 
     /// One turn of the loop.
@@ -297,7 +312,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     }
 
     /// Answers what has been received, then closes everything.
-    fn stop(mut self, ready: &mut Vec<Ready>) -> std::io::Result<()> {
+    fn stop(&mut self, ready: &mut Vec<Ready>) -> std::io::Result<Vec<Carried<D::Socket>>> {
         self.shared.counters.roll_call.end();
         self.listen(false)?;
         let now = self.driver.now();
@@ -335,7 +350,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         }
         self.service.go_idle();
         self.count_bytes();
-        Ok(())
+        Ok(Vec::new())
     }
 }
 

@@ -102,9 +102,10 @@ where
             busy_poll_micros: 0,
         },
     };
-    let sockets = Sockets::<_, datagrams::Socket> {
+    let sockets = Sockets::<_, datagrams::Socket, _> {
         listeners: listeners.into(),
         udp: None,
+        carried: Vec::new(),
     };
     let (counters, control) = (Arc::new(Counters::default()), Arc::new(Control::default()));
     std::thread::scope(|scope| {

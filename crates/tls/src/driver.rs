@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_io::driver::datagrams::{Inbox, Outbox};
-use scrubjay_io::driver::{Driver, Interest, Name, PeerAddress, Ready, Waker};
+use scrubjay_io::driver::{Driver, Interest, Name, PeerAddress, Ready, Released, Waker};
 
 use crate::certificates::Tls;
 use crate::session::Session;
@@ -89,6 +89,27 @@ impl<L> Listener<L> {
     }
 }
 
+impl<S> Socket<S> {
+    /// A connection that is not encrypted.
+    pub fn plain(socket: S) -> Socket<S> {
+        Socket {
+            plain: socket,
+            session: None,
+        }
+    }
+
+    /// The connection of the driver below.
+    ///
+    /// # Errors
+    /// It is encrypted: itself.
+    pub fn into_plain(self) -> Result<S, Socket<S>> {
+        match self.session {
+            None => Ok(self.plain),
+            Some(_) => Err(self),
+        }
+    }
+}
+
 impl Buffers {
     fn new() -> Buffers {
         Buffers {
@@ -152,7 +173,10 @@ impl<D: Driver> Secure<D> {
             session.fail();
             return Err(ErrorKind::InvalidData.into());
         }
-        let len = self.plain.read(socket, &mut input[held..room])?;
+        let len = match session.take_released(&mut input[held..room]) {
+            0 => self.plain.read(socket, &mut input[held..room])?,
+            len => len,
+        };
         if len == 0 {
             return Ok(0);
         }
@@ -415,6 +439,39 @@ impl<D: Driver> Driver for Secure<D> {
 
     fn end_input(&mut self, socket: &Self::Socket) {
         self.plain.end_input(&socket.plain);
+    }
+
+    fn end_output(&mut self, socket: &Self::Socket) {
+        self.plain.end_output(&socket.plain);
+    }
+
+    fn be_quiet(&mut self) -> io::Result<()> {
+        self.plain.be_quiet()
+    }
+
+    /// An encrypted connection keeps its keys, and what is encrypted: only a driver of this kind can go on with it.
+    fn release(&mut self, socket: Self::Socket) -> io::Result<Released<Self::Socket>> {
+        let mut released = self.plain.release(socket.plain)?;
+        if let Some(session) = &socket.session {
+            let mut session = session.borrow_mut();
+            self.handshaking.remove(&session.token);
+            let input = std::mem::take(&mut released.input);
+            let output = std::mem::take(&mut released.output);
+            released.owed = session.leave(input, output);
+        }
+        Ok(Released {
+            socket: Socket {
+                plain: released.socket,
+                session: socket.session,
+            },
+            input: released.input,
+            output: released.output,
+            owed: released.owed,
+        })
+    }
+
+    fn peer(&self, socket: &Self::Socket) -> io::Result<PeerAddress> {
+        self.plain.peer(&socket.plain)
     }
 
     fn held(&self, socket: &Self::Socket) -> usize {

@@ -28,6 +28,8 @@ pub(crate) struct Session {
     unsent: Vec<u8>,
     /// How much of it has gone since.
     sent: usize,
+    /// Ciphertext that a driver had received when it gave the connection back. It comes behind `partial`.
+    released: Vec<u8>,
     /// Plaintext that lies encrypted at the end of `unsent`. It counts as written when that has gone.
     owed: usize,
     /// What the connection is reported by.
@@ -62,6 +64,7 @@ impl Session {
             partial: Vec::new(),
             unsent: Vec::new(),
             sent: 0,
+            released: Vec::new(),
             owed: 0,
             token: 0,
             waits_to_write: false,
@@ -80,12 +83,33 @@ impl Session {
 
     /// Bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
-        STATE_BYTES + self.partial.capacity() + self.unsent.capacity()
+        STATE_BYTES + self.partial.capacity() + self.unsent.capacity() + self.released.capacity()
     }
 
     /// Input that was not used yet; new input goes behind it.
     pub(crate) fn partial(&self) -> &[u8] {
         &self.partial
+    }
+
+    /// The driver below has given the connection back, with ciphertext that it received and that it had taken. Returns how much
+    /// plaintext counts as written from now on.
+    pub(crate) fn leave(&mut self, received: Vec<u8>, taken: Vec<u8>) -> usize {
+        self.released.extend_from_slice(&received);
+        // What was taken was made before what was not.
+        self.unsent = [&taken, self.unsent()].concat();
+        self.sent = 0;
+        self.waits_to_write = false;
+        std::mem::take(&mut self.owed)
+    }
+
+    /// Moves ciphertext that had come before the connection was given back to `into`; returns how much.
+    pub(crate) fn take_released(&mut self, into: &mut [u8]) -> usize {
+        let len = self.released.len().min(into.len());
+        if len > 0 {
+            into[..len].copy_from_slice(&self.released[..len]);
+            self.released.drain(..len);
+        }
+        len
     }
 
     /// Takes input, which starts with what was [`partial`](Session::partial), and fills `plaintext`, which is at least as

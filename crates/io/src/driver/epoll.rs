@@ -12,7 +12,7 @@ use scrubjay_base::time::Now;
 use super::datagrams::{self, Inbox, Outbox};
 use super::socket::{Listener, Socket};
 use super::waker::Waker;
-use super::{Driver, Interest, Name, PeerAddress, Ready};
+use super::{Driver, Interest, Name, PeerAddress, Ready, Released};
 use crate::clock::Clock;
 
 /// Events taken from the kernel at a time.
@@ -121,6 +121,7 @@ impl Driver for Epoll {
             Interest::Read => EventFlags::IN,
             Interest::Write => EventFlags::OUT,
             Interest::ReadWrite => EventFlags::IN | EventFlags::OUT,
+            Interest::Neither => EventFlags::empty(),
         };
         Ok(epoll::modify(
             &self.epoll,
@@ -186,6 +187,25 @@ impl Driver for Epoll {
 
     fn end_input(&mut self, socket: &Socket) {
         socket.end_input();
+    }
+
+    fn end_output(&mut self, socket: &Socket) {
+        socket.end_output();
+    }
+
+    fn release(&mut self, socket: Socket) -> io::Result<Released<Socket>> {
+        epoll::delete(&self.epoll, socket.fd())?;
+        let (input, output) = (Vec::new(), Vec::new());
+        Ok(Released {
+            socket,
+            input,
+            output,
+            owed: 0,
+        })
+    }
+
+    fn peer(&self, socket: &Socket) -> io::Result<PeerAddress> {
+        socket.peer()
     }
 
     fn acknowledge_now(&mut self, socket: &Socket) {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use scrubjay_base::time::Now;
 
 use super::datagrams::{BATCH, Inbox, Outbox};
-use super::{Driver, Interest, PeerAddress, Ready};
+use super::{Driver, Interest, PeerAddress, Ready, Released};
 use crate::clock::SimClock;
 
 /// `accept` failed because the process has no descriptors left.
@@ -109,6 +109,7 @@ struct Link {
     /// Bytes that the loop read.
     taken: u64,
     ended: bool,
+    output_ended: bool,
     reset: bool,
     closed: bool,
     acknowledged: u64,
@@ -167,10 +168,8 @@ impl State {
                 let link = &self.links[link];
                 let has_end = link.ended && link.delayed.is_empty();
                 let is_sent = link.deferred.is_empty();
-                let readable =
-                    is_sent && interest != Interest::Write && (!link.to_loop.is_empty() || has_end);
-                let writable =
-                    is_sent && interest != Interest::Read && link.to_peer.len() < self.faults.send_buffer;
+                let readable = is_sent && interest.reads() && (!link.to_loop.is_empty() || has_end);
+                let writable = is_sent && interest.writes() && link.to_peer.len() < self.faults.send_buffer;
                 (readable || link.reset, writable || link.reset)
             }
         }
@@ -284,6 +283,12 @@ impl Peer {
         link.reset = true;
         link.delayed.clear();
         link.to_loop.clear();
+    }
+
+    /// Whether the loop sends nothing more.
+    pub fn has_ended(&self) -> bool {
+        let link = &self.network.state.borrow().links[self.link];
+        link.closed || (link.output_ended && link.deferred.is_empty())
     }
 
     /// Whether the loop closed it.
@@ -431,12 +436,11 @@ impl Driver for Sim {
         let Some(link) = state.backlogs[listener.0].pop_front() else {
             return Err(ErrorKind::WouldBlock.into());
         };
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1 + (link % 65_535) as u16));
         let socket = Socket {
             link,
             network: self.network.clone(),
         };
-        Ok((socket, PeerAddress::Tcp(address)))
+        Ok((socket, PeerAddress::Tcp(address_of(link))))
     }
 
     fn read(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
@@ -507,7 +511,32 @@ impl Driver for Sim {
         link.to_loop.clear();
     }
 
+    fn end_output(&mut self, socket: &Socket) {
+        self.network.state.borrow_mut().links[socket.link].output_ended = true;
+    }
+
+    fn release(&mut self, socket: Socket) -> io::Result<Released<Socket>> {
+        self.watches
+            .retain(|_, watch| !matches!(watch, Watch::Link(link, _) if *link == socket.link));
+        let output = std::mem::take(&mut self.network.state.borrow_mut().links[socket.link].deferred);
+        Ok(Released {
+            socket,
+            input: Vec::new(),
+            output: output.into(),
+            owed: 0,
+        })
+    }
+
+    fn peer(&self, socket: &Socket) -> io::Result<PeerAddress> {
+        Ok(PeerAddress::Tcp(address_of(socket.link)))
+    }
+
     fn acknowledge_now(&mut self, socket: &Socket) {
         self.network.state.borrow_mut().links[socket.link].acknowledged += 1;
     }
+}
+
+/// Where the peer of a link says it is.
+fn address_of(link: usize) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 1 + (link % 65_535) as u16))
 }

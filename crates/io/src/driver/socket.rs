@@ -43,6 +43,16 @@ impl Socket {
         }
     }
 
+    /// Two connections whose other end is the other one.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn pair() -> io::Result<(Socket, Socket)> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (one, other) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        Ok((Socket::of(one, false), Socket::of(other, false)))
+    }
+
     pub(super) fn fd(&self) -> impl AsFd {
         self.fd.as_fd()
     }
@@ -79,6 +89,27 @@ impl Socket {
     pub(super) fn end_input(&self) {
         // A socket that refuses is at its end already.
         let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Read);
+    }
+
+    pub(super) fn end_output(&self) {
+        // As above.
+        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Write);
+    }
+
+    /// No driver keeps a place for it any more.
+    pub(super) fn leave_place(&self) {
+        self.place.set(NO_PLACE);
+    }
+
+    pub(super) fn peer(&self) -> io::Result<PeerAddress> {
+        if !self.is_tcp {
+            return Ok(PeerAddress::Unix);
+        }
+        let address = rustix::net::getpeername(&self.fd)?;
+        let address = address.and_then(|any| SocketAddr::try_from(any).ok());
+        address
+            .map(PeerAddress::Tcp)
+            .ok_or(io::ErrorKind::NotConnected.into())
     }
 
     pub(super) fn acknowledge_now(&self) {

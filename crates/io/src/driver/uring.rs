@@ -13,7 +13,7 @@ use scrubjay_base::time::Now;
 
 use super::datagrams::{self, Inbox, Outbox};
 use super::epoll::Epoll;
-use super::{Driver, Interest, Listener, Name, PeerAddress, Ready, Socket, Waker};
+use super::{Driver, Interest, Listener, Name, PeerAddress, Ready, Released, Socket, Waker};
 use crate::clock::Clock;
 use buffers::Buffers;
 use place::{Facts, Places};
@@ -22,6 +22,7 @@ use ring::{Kind, Ring, Tag};
 use turn::{Answer, is_again};
 
 mod buffers;
+mod leave;
 mod place;
 mod queue;
 mod ring;
@@ -51,6 +52,8 @@ pub struct Uring {
     others: Epoll,
     /// The request to report the others is with the kernel.
     waits_for_others: bool,
+    /// Nothing is asked for connections any more: they are given back.
+    is_quiet: bool,
 }
 
 impl Uring {
@@ -70,6 +73,7 @@ impl Uring {
             ended: Vec::new(),
             others: Epoll::new(clock)?,
             waits_for_others: false,
+            is_quiet: false,
         })
     }
 
@@ -269,6 +273,22 @@ impl Driver for Uring {
             self.places.get_mut(index).set(Facts::READABLE, true);
             self.note(index);
         }
+    }
+
+    fn end_output(&mut self, socket: &Socket) {
+        socket.end_output();
+    }
+
+    fn be_quiet(&mut self) -> io::Result<()> {
+        self.end_requests()
+    }
+
+    fn release(&mut self, socket: Socket) -> io::Result<Released<Socket>> {
+        self.give_back(socket)
+    }
+
+    fn peer(&self, socket: &Socket) -> io::Result<PeerAddress> {
+        socket.peer()
     }
 
     fn held(&self, socket: &Socket) -> usize {

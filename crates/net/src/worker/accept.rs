@@ -40,6 +40,20 @@ impl<T> Mailbox<T> {
             open: AtomicUsize::new(0),
         }
     }
+
+    /// One more connection is about to be its worker's.
+    pub(super) fn expect_one(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What nobody has opened.
+    pub(crate) fn into_unopened(self) -> Vec<(T, PeerAddress)> {
+        let sockets = self.sockets.into_inner().expect("nothing panics under this lock");
+        sockets
+            .into_iter()
+            .map(|(socket, peer, _)| (socket, peer))
+            .collect()
+    }
 }
 
 /// Set by others, taken by its owner, who mostly finds it unset and then writes nothing.

@@ -201,7 +201,11 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
     start_helpers(&shared, clock, users)
         .and_then(|()| start_admin(&shared, clock, admin))
         .map_err(|error| refused("cannot start a thread", error))?;
-    let sockets = scrubjay_net::Sockets { listeners, udp };
+    let sockets = scrubjay_net::Sockets {
+        listeners,
+        udp,
+        carried: Vec::new(),
+    };
     let ran = match drivers {
         Drivers::Epoll(drivers) => run_workers(&config, drivers, sockets, &shared),
         Drivers::Uring(drivers) => run_workers(&config, drivers, sockets, &shared),
@@ -214,7 +218,8 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
 }
 
 /// What is served by drivers of either kind.
-type Served = scrubjay_net::Sockets<scrubjay_tls::Listener<Listener>, datagrams::Socket>;
+type Served =
+    scrubjay_net::Sockets<scrubjay_tls::Listener<Listener>, datagrams::Socket, scrubjay_tls::Socket<Socket>>;
 
 fn run_workers<D>(
     config: &scrubjay_net::Config,
@@ -229,6 +234,7 @@ where
     scrubjay_net::run(config, drivers, sockets, &shared.net, &shared.control, |_| {
         CacheService::new(shared)
     })
+    .map(drop)
 }
 
 fn net_config(options: &Options) -> scrubjay_net::Config {

@@ -97,7 +97,12 @@ impl Place {
 
     /// A peer that does not take its replies is not read from.
     pub(super) fn wants_input(&self) -> bool {
-        self.interest != Interest::Write && !self.has_unsent()
+        self.interest.reads() && !self.has_unsent()
+    }
+
+    /// Whether room to write is to be reported.
+    pub(super) fn wants_room(&self) -> bool {
+        self.interest.writes()
     }
 
     pub(super) fn has_unsent(&self) -> bool {
@@ -113,7 +118,7 @@ impl Place {
     pub(super) fn report(&self) -> (bool, bool) {
         let input = self.wants_input() && (self.has_received() || self.is(Facts::READABLE));
         let lost = self.error != 0;
-        let writable = self.interest != Interest::Read && (lost || self.is(Facts::WRITABLE));
+        let writable = self.wants_room() && (lost || self.is(Facts::WRITABLE));
         (input || lost || self.is(Facts::TELL), writable)
     }
 
@@ -186,6 +191,11 @@ impl Places {
             ..Place::vacant()
         };
         self.vacant.push(index);
+    }
+
+    /// How many there are, those vacant included.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
     }
 
     /// A place that is taken or was.

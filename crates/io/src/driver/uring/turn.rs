@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use super::place::{Facts, Place};
 use super::ring::{BATCH, Completion, Kind, Tag};
 use super::{Uring, queue};
-use crate::driver::{Driver, Interest, Ready, socket};
+use crate::driver::{Driver, Ready, socket};
 
 /// The tag of what is not a connection.
 const OTHERS: Tag = Tag {
@@ -56,6 +56,9 @@ impl Uring {
         let (receive, poll_in, poll_out) = (tag(Kind::Receive), tag(Kind::PollIn), tag(Kind::PollOut));
         let place = self.places.get_mut(index);
         place.set(Facts::UNSETTLED, false);
+        if self.is_quiet && place.fd >= 0 {
+            return self.cancel_requests(index);
+        }
         if place.fd < 0 || place.error != 0 {
             return Ok(());
         }
@@ -73,7 +76,7 @@ impl Uring {
             self.ring.cancel(receive)?;
             place.set(Facts::CANCELLED, true);
         }
-        let writes = place.interest != Interest::Read || place.has_unsent();
+        let writes = place.wants_room() || place.has_unsent();
         if writes && !place.is(Facts::WRITABLE) && !place.is(Facts::POLLS_OUT) {
             self.ring.poll(place.fd, libc::POLLOUT, poll_out)?;
             place.set(Facts::POLLS_OUT, true);
@@ -187,7 +190,7 @@ impl Uring {
     fn continue_sending(&mut self, index: u32) {
         self.send_unsent(index);
         let place = self.places.get_mut(index);
-        let has_room = !place.has_unsent() && place.interest != Interest::Read;
+        let has_room = !place.has_unsent() && place.wants_room();
         place.set(Facts::WRITABLE, has_room);
         place.tell_if_changed();
         self.note(index);
