@@ -14,6 +14,31 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// The process that started this one, or took over from it.
+pub fn parent() -> u32 {
+    std::os::unix::process::parent_id()
+}
+
+/// Asks a server to upgrade itself (SIGUSR2).
+///
+/// # Errors
+/// There is no such process, or it is not ours.
+pub fn ask_to_upgrade(pid: u32) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process(pid, rustix::process::Signal::USR2)?)
+}
+
+/// The process that a pid file names, if it lives.
+///
+/// # Errors
+/// The file cannot be read or names no process, or that has ended.
+pub fn named_by(path: &str) -> io::Result<u32> {
+    let text = std::fs::read_to_string(path)?;
+    let pid = text.trim().parse().ok().filter(|pid| is_alive(*pid));
+    pid.ok_or_else(|| io::Error::other(format!("{:?} is no live process", text.trim())))
+}
+
 /// Unix time in milliseconds.
 pub fn unix_millis() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -284,91 +284,6 @@ fn load_certificates(options: &Options, clock: Clock) -> Result<Option<Arc<Tls>>
     })
 }
 
-/// A socket that is listened on, and how its connections are guarded.
-struct Place {
-    socket: Listener,
-    guard: Option<Certificate>,
-}
-
-impl Place {
-    fn guarded(self, tls: Option<&Arc<Tls>>) -> scrubjay_tls::Listener<Listener> {
-        match (self.guard, tls) {
-            (Some(certificate), Some(tls)) => scrubjay_tls::Listener::secure(self.socket, tls, certificate),
-            _ => scrubjay_tls::Listener::plain(self.socket),
-        }
-    }
-
-    /// What is spoken there, for people.
-    fn transport(&self) -> &'static str {
-        match self.guard {
-            None => "TCP",
-            Some(Certificate::NotAsked) => "TLS",
-            Some(Certificate::Asked) => "TLS, client certificates checked",
-            Some(Certificate::Required) => "TLS, client certificates required",
-        }
-    }
-}
-
-/// Opens all sockets, or says which one cannot be opened.
-fn listen(options: &Options) -> Result<Vec<Place>, OptionError> {
-    let mut places = Vec::new();
-    if let Some(path) = &options.unix_socket {
-        let opened = Listener::unix(Path::new(path), options.unix_mask, options.listen_backlog);
-        let socket = opened.map_err(|error| refused(&format!("-s {path}: cannot listen there"), error))?;
-        places.push(Place { socket, guard: None });
-    }
-    for (address, guard, is_needed) in tcp_addresses(options)? {
-        match Listener::tcp(address, options.listen_backlog) {
-            Ok(socket) => places.push(Place { socket, guard }),
-            Err(error) if is_needed => {
-                let advice = advice_on_listening(error.kind());
-                return Err(refused(&format!("cannot listen on {address} ({advice})"), error));
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(places)
-}
-
-/// Opens the sockets of datagrams: for each address one for every worker.
-fn open_datagrams(options: &Options) -> Result<Vec<(SocketAddr, Vec<datagrams::Socket>)>, OptionError> {
-    let mut all = Vec::new();
-    let asked = options.udp_addresses().into_iter().map(|address| (address, ()));
-    for (address, (), is_needed) in look_up("-l", asked)? {
-        let opened = datagrams::Socket::group(address, options.threads)
-            .and_then(|sockets| Ok((sockets[0].address()?, sockets)));
-        match opened {
-            Ok(opened) => all.push(opened),
-            Err(error) if is_needed => {
-                let advice = advice_on_listening(error.kind()).replace("-p", "-U");
-                return Err(refused(
-                    &format!("cannot serve UDP on {address} ({advice})"),
-                    error,
-                ));
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(all)
-}
-
-/// Opens the sockets where HTTP is answered, if that is asked for.
-fn open_admin(options: &Options) -> Result<Vec<Listener>, OptionError> {
-    let mut listeners = Vec::new();
-    let asked = options.admin_address().into_iter().map(|address| (address, ()));
-    for (address, (), is_needed) in look_up("-o admin", asked)? {
-        match Listener::tcp(address, options.listen_backlog) {
-            Ok(listener) => listeners.push(listener),
-            Err(error) if is_needed => {
-                let what = format!("-o admin: cannot listen on {address} (choose another address or port)");
-                return Err(refused(&what, error));
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(listeners)
-}
-
 /// How datagrams are answered.
 fn udp_config(options: &Options) -> UdpConfig {
     let factor = options.udp_amplification;
@@ -387,15 +302,6 @@ fn udp_config(options: &Options) -> UdpConfig {
             ),
             not_allowed_short: REPLY_NOT_ALLOWED,
         },
-    }
-}
-
-fn advice_on_listening(error: std::io::ErrorKind) -> &'static str {
-    match error {
-        std::io::ErrorKind::AddrInUse => "another server is there; stop it, or choose another port with -p",
-        std::io::ErrorKind::AddrNotAvailable => "it is no address of this machine; choose another with -l",
-        std::io::ErrorKind::PermissionDenied => "ports below 1024 are for root; choose another with -p",
-        _ => "choose another address with -l or port with -p",
     }
 }
 
@@ -603,32 +509,4 @@ fn bytes_text(bytes: u64) -> String {
         _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
         _ => format!("{bytes} bytes"),
     }
-}
-
-/// The socket addresses behind `-l` and `-p`, looked up, how each is guarded, and whether the server cannot do without it.
-fn tcp_addresses(options: &Options) -> Result<Vec<(SocketAddr, Option<Certificate>, bool)>, OptionError> {
-    look_up("-l", options.tcp_listeners())
-}
-
-/// Looks addresses up that `option` gave, each with what belongs to it, and whether the server cannot do without it.
-fn look_up<'a, T: Copy>(
-    option: &str,
-    asked: impl IntoIterator<Item = (options::Address<'a>, T)>,
-) -> Result<Vec<(SocketAddr, T, bool)>, OptionError> {
-    let mut all = Vec::new();
-    for ((host, port), with) in asked {
-        let Some(host) = host else {
-            all.push((SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), with, true));
-            // A machine may have no IPv6.
-            all.push((SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), with, false));
-            continue;
-        };
-        let what =
-            format!("{option} {host}: no such address; give one of this machine's, or 0.0.0.0 for all");
-        let found = (host, port)
-            .to_socket_addrs()
-            .map_err(|error| refused(&what, error))?;
-        all.extend(found.map(|address| (address, with, true)));
-    }
-    Ok(all)
 }
