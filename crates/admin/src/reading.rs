@@ -37,7 +37,7 @@ impl Reading {
         Reading {
             general: group(shared, now, ""),
             curve: shared.cache.miss_ratio_curve(),
-            started_unix_millis: shared.cache.config().unix_millis_at_start,
+            started_unix_millis: shared.cache.config().unix_millis_at_start + shared.cache.opened().millis(),
         }
     }
 

@@ -330,6 +330,8 @@ pub enum ArithOutcome {
 pub struct Counters {
     /// Look-ups.
     pub reads: u64,
+    /// Items that were there when the cache was opened.
+    pub found: u64,
     /// Items created: every publish of a new item, also by incr, append and vivify (`total_items`).
     pub created: u64,
     /// Removals by cause.

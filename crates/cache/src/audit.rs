@@ -111,9 +111,9 @@ impl Cache {
             "items in the index and the balance of counts"
         );
         assert_eq!(
-            counters.created,
+            counters.found + counters.created,
             count + counters.removed.total(),
-            "items created and what became of them"
+            "items found and created and what became of them"
         );
         assert_eq!(
             bytes,

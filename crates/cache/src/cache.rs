@@ -8,10 +8,11 @@ use scrubjay_base::time::Now;
 
 use crate::api::{Cause, Config, Counters, CurvePoint, Refusal, SizeClass, Usage, item_size};
 use crate::epoch::Epochs;
+use crate::error::CacheError;
 use crate::eviction::{Eviction, Place};
 use crate::expiry::{is_expired, tick, ttl_secs};
 use crate::huge::HugePages;
-use crate::index::{Entry, Index, KeyHash, first_pages};
+use crate::index::{Entry, Index, KeyHash};
 use crate::item::{ItemRef, NEVER, PIECE_HEADER, Room};
 use crate::ledger::{self, Leaving, Ledger};
 use crate::line::Location;
@@ -33,10 +34,7 @@ const SEGMENT_SHIFT_MIN: u32 = 14;
 const SEGMENT_SHIFT_MAX: u32 = 24;
 
 /// The memory limit can be raised to this many times what it was at start.
-const GROWTH_MAX: usize = 8;
-
-/// No delayed flush is waiting.
-const NO_FLUSH: u64 = u64::MAX;
+pub(crate) const GROWTH_MAX: usize = 8;
 
 /// Pages of the index that one call of [`Cache::maintain`] moves at most.
 const PAGES_PER_MAINTENANCE: usize = 256;
@@ -44,67 +42,12 @@ const PAGES_PER_MAINTENANCE: usize = 256;
 /// Segments that one call of [`Cache::maintain`] empties at most.
 const DRAINS_PER_MAINTENANCE: usize = 32;
 
-/// Why a cache could not be built.
-#[derive(Debug)]
-pub enum CacheError {
-    /// `item_size_max` is over half of `memory_max`.
-    ItemSizeOverHalf {
-        /// The item size limit asked for.
-        item_size_max: usize,
-        /// The memory limit asked for.
-        memory_max: usize,
-    },
-    /// `memory_max` is less than a cache needs.
-    MemoryTooSmall {
-        /// The memory limit asked for.
-        memory_max: usize,
-        /// The least that works.
-        memory_min: usize,
-    },
-    /// `ledger_bytes` is over a quarter of `memory_max`.
-    LedgerOverQuarter {
-        /// The size asked for.
-        ledger_bytes: usize,
-        /// The memory limit asked for.
-        memory_max: usize,
-    },
-    /// The operating system refused the memory.
-    Memory(std::io::Error),
-}
-
-impl std::fmt::Display for CacheError {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            CacheError::ItemSizeOverHalf {
-                item_size_max,
-                memory_max,
-            } => write!(
-                out,
-                "-I {item_size_max} is over half of -m {memory_max}; give a smaller -I or a larger -m"
-            ),
-            CacheError::MemoryTooSmall {
-                memory_max,
-                memory_min,
-            } => write!(
-                out,
-                "-m {memory_max} is less than the {memory_min} bytes that a cache needs; give more"
-            ),
-            CacheError::LedgerOverQuarter {
-                ledger_bytes,
-                memory_max,
-            } => write!(
-                out,
-                "--ledger-size {ledger_bytes} is over a quarter of -m {memory_max}; give a smaller one or a larger -m"
-            ),
-            CacheError::Memory(error) => write!(out, "cannot have the memory: {error}; lower -m"),
-        }
-    }
-}
-
 /// The cache, shared by all workers.
 #[derive(Debug)]
 pub struct Cache {
-    config: Config,
+    pub(crate) config: Config,
+    /// When this process got it.
+    pub(crate) opened: Now,
     pub(crate) heap: Heap,
     pub(crate) index: Index,
     pub(crate) pool: Pool,
@@ -114,22 +57,20 @@ pub struct Cache {
     pub(crate) eviction: Eviction,
     pub(crate) ledger: Ledger,
     pub(crate) huge_pages: HugePages,
-    /// The last CAS number given out; raised by every modification.
-    cas: OwnLine<AtomicU64>,
     /// Items in segments of an older incarnation than this are dead; 0 while no flush is being worked off.
-    flush_below: OwnLine<AtomicU64>,
+    pub(crate) flush_below: OwnLine<AtomicU64>,
     /// The latest tick any worker has seen: all judge expiry by it, so that no worker serves what is dead to another.
-    tick: OwnLine<AtomicU32>,
+    pub(crate) tick: OwnLine<AtomicU32>,
     /// Millisecond of the clock at which a delayed flush acts.
-    flush_at: OwnLine<AtomicU64>,
-    memory_max: AtomicU64,
+    pub(crate) flush_at: OwnLine<AtomicU64>,
+    pub(crate) memory_max: AtomicU64,
     /// Bytes that others hold out of the same budget: connections.
-    held_beside: AtomicU64,
+    pub(crate) held_beside: AtomicU64,
     /// The limit was lowered, and what is over it has not gone yet.
-    lowering: AtomicBool,
-    tallies: Box<[OwnLine<Tally>]>,
+    pub(crate) lowering: AtomicBool,
+    pub(crate) tallies: Box<[OwnLine<Tally>]>,
     /// Numbers of workers that are not registered.
-    vacant: Mutex<Vec<usize>>,
+    pub(crate) vacant: Mutex<Vec<usize>>,
     /// Keys whose items were evicted, one for each time: what a model is told.
     #[cfg(shuttle)]
     pub(crate) evicted: std::sync::Mutex<Vec<Vec<u8>>>,
@@ -160,6 +101,11 @@ pub(crate) fn check_limits(config: &Config) -> Result<(), CacheError> {
     Ok(())
 }
 
+/// The least limit that a cache of these items can be brought to.
+pub(crate) fn memory_min(config: &Config) -> usize {
+    MEMORY_MIN.max(2 * config.item_size_max)
+}
+
 /// Segments of a cache that starts with `memory_max` have `1 << this` bytes.
 pub(crate) fn segment_shift(memory_max: usize) -> u32 {
     (memory_max / SEGMENTS_AIM)
@@ -179,50 +125,6 @@ pub(crate) fn budget_of_segment(segment_size: usize) -> usize {
 }
 
 impl Cache {
-    /// Builds an empty cache.
-    ///
-    /// # Errors
-    /// [`CacheError`] says which limit is impossible or what the operating system refused.
-    pub fn new(config: Config) -> Result<Arc<Cache>, CacheError> {
-        check_limits(&config)?;
-        let memory_max = config.memory_max;
-        let segment_shift = segment_shift(memory_max);
-        let segments_max = segments_max(memory_max, segment_shift);
-        // More index than heap is never needed: an item takes more than its slot.
-        let pages_max = (memory_max * GROWTH_MAX) / crate::segment::PAGE_SIZE;
-        let heap = Heap::reserve(segment_shift, segments_max, pages_max).map_err(CacheError::Memory)?;
-        if config.huge_pages {
-            heap.advise_huge().map_err(CacheError::Memory)?;
-        }
-        // One more for background work.
-        let members = config.workers_max + 1;
-        let cache = Cache {
-            index: Index::new(config.hash_seed, first_pages(memory_max)),
-            pool: Pool::new(&heap, config.lock_memory),
-            epochs: Epochs::new(members),
-            reclaimer: Mutex::new(Reclaimer::default()),
-            uploads: Uploads::default(),
-            eviction: Eviction::new(memory_max),
-            ledger: Ledger::new(ledger::bytes_of(memory_max, config.ledger_bytes)),
-            huge_pages: HugePages::default(),
-            cas: OwnLine::default(),
-            flush_below: OwnLine::default(),
-            tick: OwnLine::default(),
-            flush_at: OwnLine(AtomicU64::new(NO_FLUSH)),
-            memory_max: AtomicU64::new(memory_max as u64),
-            held_beside: AtomicU64::new(0),
-            lowering: AtomicBool::new(false),
-            tallies: (0..members).map(|_| OwnLine::default()).collect(),
-            vacant: Mutex::new((0..config.workers_max).rev().collect()),
-            #[cfg(shuttle)]
-            evicted: std::sync::Mutex::default(),
-            heap,
-            config,
-        };
-        cache.balance_budget();
-        Ok(Arc::new(cache))
-    }
-
     /// Registers a worker; each belongs to one thread at a time, at most `workers_max` live at a time.
     ///
     /// # Panics
@@ -283,12 +185,7 @@ impl Cache {
             ledger_bytes: self.ledger_bytes() as u64,
             dead_bytes: self.dead_bytes(),
             expired_bytes: self.expired_bytes(),
-            unread_bytes: self
-                .tallies
-                .iter()
-                .map(|tally| tally.0.unread_bytes())
-                .sum::<i64>()
-                .max(0) as u64,
+            unread_bytes: self.unread_bytes(),
             evicted_idle_secs: self.eviction.evicted_idle_secs.load(Ordering::Relaxed),
             segment_bytes: u64::from(used) * segment_size,
             memory_max: self.memory_max.load(Ordering::Relaxed),
@@ -320,6 +217,13 @@ impl Cache {
             .max(0) as u64
     }
 
+    /// Bytes of the items that were never read.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        let tallies = self.tallies.iter();
+        let sum = tallies.map(|tally| tally.0.unread_bytes()).sum::<i64>();
+        sum.max(0) as u64
+    }
+
     /// Bytes of all items that were ever stored, with all their pieces.
     pub(crate) fn created_bytes(&self) -> u64 {
         let tallies = self.tallies.iter();
@@ -344,8 +248,10 @@ impl Cache {
     /// Changes the memory limit; returns the limit now in force, which is the nearest one possible: from 512 KiB or twice
     /// the item size limit up to eight times the limit at start.
     pub fn set_memory_max(&self, bytes: usize) -> usize {
-        let least = MEMORY_MIN.max(2 * self.config.item_size_max);
-        let bytes = bytes.clamp(least, self.config.memory_max.saturating_mul(GROWTH_MAX));
+        let bytes = bytes.clamp(
+            memory_min(&self.config),
+            self.config.memory_max.saturating_mul(GROWTH_MAX),
+        );
         let before = self.memory_max.swap(bytes as u64, Ordering::Relaxed);
         self.lowering.fetch_or((bytes as u64) < before, Ordering::Relaxed);
         self.balance_budget();
@@ -438,9 +344,9 @@ impl Cache {
     /// The CAS number of a modification; `None` when CAS is off.
     #[inline]
     pub(crate) fn next_cas(&self, wanted: Option<u64>) -> Option<u64> {
-        self.config
-            .cas
-            .then(|| wanted.unwrap_or_else(|| self.cas.0.fetch_add(1, Ordering::Relaxed) + 1))
+        self.config.cas.then(|| {
+            wanted.unwrap_or_else(|| self.heap.superblock().cas.0.fetch_add(1, Ordering::Relaxed) + 1)
+        })
     }
 
     /// Whether an item of this shape is within the item size limit by memcached's sum.
@@ -479,42 +385,6 @@ impl Cache {
             .header(self.heap.segment_of(location))
             .incarnation
             .load(Ordering::Relaxed)
-    }
-
-    /// Whether everything in the segment was flushed.
-    pub(crate) fn is_flushed(&self, segment: SegmentId) -> bool {
-        self.heap.header(segment).incarnation.load(Ordering::Relaxed)
-            < self.flush_below.0.load(Ordering::Acquire)
-    }
-
-    /// Makes what is stored unreadable: what was published before is in segments of an older incarnation, what comes
-    /// after goes to new ones.
-    pub(crate) fn flush_now(&self) {
-        let mut state = self.pool.lock();
-        self.pool
-            .seal_open(&mut state, &self.heap, &self.epochs, |_| true);
-        self.flush_below.0.store(state.next_incarnation, Ordering::SeqCst);
-        self.flush_at.0.store(NO_FLUSH, Ordering::Relaxed);
-    }
-
-    /// Puts a flush off to `millis` of the clock, in place of a pending one.
-    pub(crate) fn flush_later(&self, millis: u64) {
-        self.flush_at.0.store(millis, Ordering::Relaxed);
-    }
-
-    /// Performs a delayed flush whose time has come.
-    #[inline]
-    pub(crate) fn flush_if_due(&self, now: Now) {
-        let at = self.flush_at.0.load(Ordering::Relaxed);
-        if at <= now.millis()
-            && self
-                .flush_at
-                .0
-                .compare_exchange(at, NO_FLUSH, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-        {
-            self.flush_now();
-        }
     }
 
     /// Reserves room for an item at its place, reclaiming memory if there is none. The caller holds no item: while this
@@ -721,6 +591,7 @@ impl Cache {
         let crowd = drained == DRAINS_PER_MAINTENANCE;
         let resizing = !crowd && self.step_index(&turn, PAGES_PER_MAINTENANCE);
         self.end_finished_flush();
+        self.note_state(now);
         self.epochs.sleep(member);
         self.take_huge_pages(now);
         crowd || resizing
@@ -771,25 +642,6 @@ impl Cache {
                 header.used() > 0
                     && (is_expired(header.max_deadline(), turn.tick) || is_held_back(header, turn.tick))
             });
-    }
-
-    /// Once no segment of an older incarnation holds items, readers need not look at incarnations any more.
-    fn end_finished_flush(&self) {
-        let flush_below = self.flush_below.0.load(Ordering::Acquire);
-        if flush_below == 0 {
-            return;
-        }
-        let state = self.pool.lock();
-        let pending = (0..state.touched()).map(SegmentId).any(|segment| {
-            let header = self.heap.header(segment);
-            !matches!(header.state(), SegmentState::Free | SegmentState::Retired) && self.is_flushed(segment)
-        });
-        if !pending {
-            let _ = self
-                .flush_below
-                .0
-                .compare_exchange(flush_below, 0, Ordering::AcqRel, Ordering::Relaxed);
-        }
     }
 }
 

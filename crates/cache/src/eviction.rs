@@ -15,6 +15,7 @@ use crate::item::NEVER;
 use crate::line::Heat;
 use crate::sampler::{self, AGEINGS, Event, Sampler};
 use crate::segment::SegmentHeader;
+use crate::shadow::Ageing;
 
 /// Classes of density, an octave each but the outer ones.
 const CLASSES: usize = 8;
@@ -31,6 +32,9 @@ pub(crate) const LOGS: usize = 2 * LOGS_OF_STORED;
 
 /// Size taken for the mean before anything is known.
 pub(crate) const MEAN_SIZE_AT_START: u32 = 256;
+
+/// Words of what is learnt that a restart keeps.
+pub(crate) const LEARNT_WORDS: usize = 3 + CLASSES;
 
 /// Where an item is to be put, and what it counts for there.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +108,43 @@ impl Eviction {
         }
     }
 
+    /// Writes down what a restart is to keep; ghosts and shadows are not: they learn anew.
+    pub(crate) fn save(&self, words: &[AtomicU64; LEARNT_WORDS]) {
+        let tau = self.tau.load(Ordering::Relaxed);
+        let ageing = AGEINGS.iter().position(|ageing| ageing.tau.to_bits() == tau);
+        words[0].store(self.inflation.load(Ordering::Relaxed), Ordering::Relaxed);
+        words[1].store(self.mean_size.load(Ordering::Relaxed).into(), Ordering::Relaxed);
+        words[2].store(ageing.unwrap_or(0) as u64, Ordering::Relaxed);
+        for (word, stay) in words[3..].iter().zip(&self.stay) {
+            word.store(stay.load(Ordering::Relaxed).into(), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes over what was saved, as far as it can be.
+    pub(crate) fn resume(&self, words: &[AtomicU64; LEARNT_WORDS]) {
+        let word = |at: usize| words[at].load(Ordering::Relaxed);
+        let inflation = f64::from_bits(word(0));
+        if inflation.is_finite() && inflation >= 0.0 {
+            self.inflation.store(inflation.to_bits(), Ordering::Relaxed);
+        }
+        if let Some(mean) = u32::try_from(word(1)).ok().filter(|mean| *mean > 0) {
+            self.mean_size.store(mean, Ordering::Relaxed);
+        }
+        if let Some(ageing) = AGEINGS.get(word(2) as usize) {
+            self.sampler.resume(word(2) as usize);
+            self.set_ageing(ageing);
+        }
+        for (at, stay) in self.stay.iter().enumerate() {
+            let ticks = u32::try_from(word(3 + at)).unwrap_or(NEVER).max(1);
+            stay.store(ticks, Ordering::Relaxed);
+        }
+    }
+
+    fn set_ageing(&self, ageing: &Ageing) {
+        self.tau.store(ageing.tau.to_bits(), Ordering::Relaxed);
+        self.age_max.store(ageing.age_max.to_bits(), Ordering::Relaxed);
+    }
+
     pub(crate) fn inflation(&self) -> f64 {
         f64::from_bits(self.inflation.load(Ordering::Relaxed))
     }
@@ -114,8 +155,7 @@ impl Eviction {
         if self.sampler.takes(hash)
             && let Some(ageing) = self.sampler.play(hash, event(), tick)
         {
-            self.tau.store(ageing.tau.to_bits(), Ordering::Relaxed);
-            self.age_max.store(ageing.age_max.to_bits(), Ordering::Relaxed);
+            self.set_ageing(&ageing);
         }
     }
 

@@ -467,11 +467,11 @@ impl Index {
         for _ in 0..pages {
             let frontier = self.frontier.load(Ordering::Relaxed) as usize;
             if frontier == geometry.pages {
-                self.finish(&mut resize, geometry, epochs);
+                self.finish(&mut resize, heap, geometry, epochs);
                 return false;
             }
             self.move_page(heap, geometry, frontier, pushed_out);
-            self.frontier.store(frontier as u64 + 1, Ordering::Release);
+            self.set_frontier(heap, frontier as u64 + 1);
             if resize.punch_to.is_none() && frontier + 1 - resize.punched >= PUNCH_BATCH {
                 resize.punch_to = Some((frontier + 1, epochs.retire()));
             }
@@ -496,9 +496,9 @@ impl Index {
         self.page_was_full.store(false, Ordering::Relaxed);
         geometry.next_pages = target;
         *resize = Resize::default();
-        self.frontier.store(0, Ordering::Release);
+        self.set_frontier(heap, 0);
         self.resizing.store(true, Ordering::Relaxed);
-        self.geometry.store(geometry.encode(), Ordering::Release);
+        self.set_geometry(heap, geometry);
         Some(geometry)
     }
 
@@ -527,13 +527,13 @@ impl Index {
         }
     }
 
-    fn finish(&self, resize: &mut Resize, geometry: Geometry, epochs: &Epochs) {
+    fn finish(&self, resize: &mut Resize, heap: &Heap, geometry: Geometry, epochs: &Epochs) {
         let now = Geometry {
             extent: 1 - geometry.extent,
             pages: geometry.next_pages,
             next_pages: 0,
         };
-        self.geometry.store(now.encode(), Ordering::Release);
+        self.set_geometry(heap, now);
         self.resizing.store(false, Ordering::Relaxed);
         resize.leaving = Some((geometry.extent, geometry.pages));
         resize.punch_to = Some((geometry.pages, epochs.retire()));
@@ -618,10 +618,8 @@ impl Index {
             }
         }
         // Readers go to the new table from here on; writers wait for the lock until the leftovers are gone as well.
-        home.change(|change| {
-            (0..SLOTS).for_each(|slot_index| change.clear(slot_index));
-            change.mark_moved();
-        });
+        // The slots stay as they are, and nobody looks at them: one store says it all, whenever the process dies.
+        home.change(|change| change.mark_moved());
         for (number, slot_index) in overflow {
             let mut line = page[HOME_LINES + number]
                 .lock()
@@ -672,51 +670,6 @@ impl Index {
         let mut locked = self.locked(heap, hash, page, home);
         if !locked.try_insert(slot.location, slot.heat) {
             pushed_out.push(locked.insert_by_force(slot.location, slot.heat));
-        }
-    }
-
-    /// Runs `visit` on every slot; exact only while no worker is active. For audits.
-    pub(crate) fn for_each<'a>(
-        &'a self,
-        heap: &'a Heap,
-        mut visit: impl FnMut(KeyHash, Location, ItemRef<'a>),
-    ) {
-        let geometry = self.geometry();
-        let mut tables = vec![(geometry.extent, geometry.pages)];
-        if geometry.next_pages > 0 {
-            tables.push((1 - geometry.extent, geometry.next_pages));
-        }
-        for (extent, pages) in tables {
-            let frontier = self.frontier.load(Ordering::Acquire) as usize;
-            let skip = if extent == geometry.extent && geometry.next_pages > 0 {
-                frontier
-            } else {
-                0
-            };
-            for number in skip..pages {
-                for (line_number, line) in heap.page(extent, number).iter().enumerate() {
-                    assert!(
-                        !line.is_busy(),
-                        "a line is locked or changing while everything is quiet"
-                    );
-                    for (_, slot) in line.slots() {
-                        let item = heap.item(slot.location);
-                        let hash = self.hash(item.key());
-                        let tag = match line_number {
-                            ..HOME_LINES => hash.tag(),
-                            _ => hash.overflow_tag(),
-                        };
-                        assert_eq!(tag, slot.tag, "a slot's tag is its key's");
-                        let expected = if extent == geometry.extent {
-                            hash.page(geometry.pages)
-                        } else {
-                            hash.page(geometry.next_pages)
-                        };
-                        assert_eq!(expected, number, "a slot lies in its key's page");
-                        visit(hash, slot.location, item);
-                    }
-                }
-            }
         }
     }
 }
@@ -981,5 +934,6 @@ impl<'a> Locked<'a> {
     }
 }
 
+mod restart;
 #[cfg(all(test, not(loom)))]
 mod tests;

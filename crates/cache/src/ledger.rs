@@ -58,8 +58,14 @@ pub(crate) enum Entry {
 /// All entries.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    lines: Box<[Line]>,
+    lines: *const Line,
+    count: usize,
 }
+
+// SAFETY: the lines are atomics that live as long as the ledger is used, by the duty of `Ledger::new`.
+unsafe impl Send for Ledger {}
+// SAFETY: as above.
+unsafe impl Sync for Ledger {}
 
 /// Bytes of a ledger, by the configuration's wish or the memory limit.
 pub(crate) fn bytes_of(memory_max: usize, wanted: Option<usize>) -> usize {
@@ -79,18 +85,22 @@ fn long_integer(float: u16) -> u64 {
 }
 
 impl Ledger {
-    /// A ledger of about this many bytes. Untouched entries take no memory.
-    pub(crate) fn new(bytes: usize) -> Ledger {
-        let lines = Box::<[Line]>::new_zeroed_slice(bytes / size_of::<Line>());
+    /// The ledger that lies there.
+    ///
+    /// # Safety
+    /// 1. `at` is 64-aligned, and `bytes` bytes from there on are initialised, used by ledgers only, and there for as long as
+    ///    this one is used.
+    pub(crate) unsafe fn new(at: *const u8, bytes: usize) -> Ledger {
         Ledger {
-            // SAFETY: a line is integers, for which zero bytes are a value.
-            lines: unsafe { lines.assume_init() },
+            lines: at.cast(),
+            count: bytes / size_of::<Line>(),
         }
     }
 
     fn line(&self, hash: KeyHash) -> &[[AtomicU64; 2]; ENTRIES] {
-        let line = (u128::from(hash.0) * self.lines.len() as u128) >> 64;
-        &self.lines[line as usize].0
+        let line = (u128::from(hash.0) * self.count as u128) >> 64;
+        // SAFETY: `new` 1; a part of `count` is below it.
+        unsafe { &(*self.lines.add(line as usize)).0 }
     }
 
     /// Hints the processor to fetch what [`Ledger::note`] of this key looks at.
@@ -186,13 +196,21 @@ mod tests {
         }
     }
 
+    /// One that nobody takes down.
+    fn empty() -> Ledger {
+        let memory = scrubjay_io::memory::Memory::reserve(4096).expect("a page");
+        let at = Box::leak(Box::new(memory)).as_ptr();
+        // SAFETY: a mapping of zeros of 4,096 bytes that stays for ever.
+        unsafe { Ledger::new(at, 64) }
+    }
+
     fn hash(key: u64) -> KeyHash {
         KeyHash(key.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     #[test]
     fn latest_entry_of_a_key_is_found_and_strangers_are_not() {
-        let ledger = Ledger::new(64);
+        let ledger = empty();
         assert_eq!(ledger.find(hash(1)), Entry::NotSince(0));
         ledger.note(hash(1), &leaving(Cause::Evicted, 5));
         ledger.note(hash(1), &leaving(Cause::Expired, 6));
@@ -202,7 +220,7 @@ mod tests {
 
     #[test]
     fn deletions_leave_half_of_a_line_and_the_limit_of_memory_is_told() {
-        let ledger = Ledger::new(64);
+        let ledger = empty();
         (0..4).for_each(|key| ledger.note(hash(key), &leaving(Cause::Evicted, key as u32)));
         (10..1000).for_each(|key| ledger.note(hash(key), &leaving(Cause::Deleted, key as u32)));
         let kept = (0..4).filter(|key| matches!(ledger.find(hash(*key)), Entry::Left(_)));

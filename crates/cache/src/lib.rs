@@ -9,8 +9,11 @@ mod audit;
 mod cache;
 mod drain;
 mod epoch;
+mod error;
 mod eviction;
 mod expiry;
+mod extent;
+mod flush;
 mod ghost;
 mod huge;
 mod index;
@@ -22,11 +25,13 @@ mod models;
 pub mod plan;
 mod pool;
 mod reclaim;
+mod restart;
 mod sampler;
 mod segment;
 mod shadow;
 mod sizes;
 mod store;
+mod superblock;
 mod tally;
 mod upload;
 mod value;
@@ -37,8 +42,11 @@ pub use api::{
     FLAGS_ITEM_OVERHEAD, Get, Gone, Hit, PinnedSlice, Present, Refusal, Removals, SizeClass, Store,
     StoreMode, StoreOutcome, Usage, Why, Win, admits, item_size,
 };
-pub use cache::{Cache, CacheError};
+pub use cache::Cache;
+pub use error::CacheError;
+pub use restart::Recovered;
 pub use sampler::{AGEINGS, leads};
 pub use shadow::{Ageing, Shadow};
+pub use superblock::{Cold, Kept, look};
 pub use upload::Upload;
 pub use worker::{FETCH_AHEAD_MAX, Worker};

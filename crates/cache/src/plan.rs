@@ -8,7 +8,8 @@
 mod growth;
 
 use crate::api::Config;
-use crate::cache::{CacheError, budget_of_segment, check_limits, segment_shift, segments_max};
+use crate::cache::{budget_of_segment, check_limits, segment_shift, segments_max};
+use crate::error::CacheError;
 use crate::eviction::{self, LOGS, MEAN_SIZE_AT_START};
 use crate::expiry::{BUCKETS, TICKS_PER_SEC, bucket};
 use crate::index::{PUNCH_BATCH, first_pages, grown};

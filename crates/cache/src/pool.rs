@@ -103,6 +103,50 @@ impl Pool {
         }
     }
 
+    /// The pool by the segments' headers, which nobody else uses; `None` if they cannot be. Free segments give their memory
+    /// back, for nobody knows how much of it they have.
+    pub(crate) fn resume(heap: &Heap, lock_memory: bool) -> Option<Pool> {
+        let pool = Pool::new(heap, lock_memory);
+        let mut state = pool.lock();
+        for segment in (0..heap.segments_max()).map(SegmentId) {
+            let header = heap.header(segment);
+            let incarnation = header.incarnation.load(Ordering::Relaxed);
+            // What was never used is zero.
+            if incarnation == 0 {
+                continue;
+            }
+            state.next_incarnation = state.next_incarnation.max(incarnation.checked_add(1)?);
+            state.sealed_order = state
+                .sealed_order
+                .max(header.sealed_order.load(Ordering::Relaxed));
+            state.untouched = segment.0 + 1;
+            if header.resume(heap.segment_size() as u32)? == SegmentState::Free {
+                continue;
+            }
+            state.used += 1;
+            state.ranges.note_taken(segment);
+            if lock_memory {
+                // As when it was taken first.
+                let _ = heap.lock_segment(segment);
+            }
+            if header.state() == SegmentState::Open {
+                let open = pool.open.get(header.log()).filter(|_| !header.is_closed())?;
+                if open.swap(segment.0, Ordering::Relaxed) != NONE {
+                    return None;
+                }
+                state.open += 1;
+            }
+        }
+        let free = |segment: &SegmentId| heap.header(*segment).state() == SegmentState::Free;
+        state.parked = (0..state.untouched).map(SegmentId).filter(free).rev().collect();
+        state
+            .parked
+            .iter()
+            .for_each(|segment| heap.punch_segment(*segment));
+        drop(state);
+        Some(pool)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it holds the pool")
     }

@@ -224,6 +224,16 @@ impl Sampler {
         better
     }
 
+    /// The ageing of this number is in use already.
+    pub(crate) fn resume(&self, ageing: usize) {
+        let mut state = self.state.lock().expect("nothing panics while it plays");
+        if ageing < state.ageings.len() {
+            state.current = ageing;
+            let sizes = state.sizes.iter_mut();
+            sizes.for_each(|sample| sample.shadow.set_ageing(AGEINGS[ageing]));
+        }
+    }
+
     /// The real cache has `bytes` for items.
     pub(crate) fn set_capacity(&self, bytes: u64) {
         let mut state = self.state.lock().expect("nothing panics while it plays");

@@ -1,14 +1,17 @@
 //! The heap: equal segments, a header for each, and the addresses in between.
 //!
-//! Everything lies in one mapping: segment headers, two index extents, the heap. Items are appended to open segments;
+//! Everything lies in one mapping: superblock, segment headers, two index extents, the heap, the ledger. Items are appended to open segments;
 //! what a segment's life looks like is told in `pool.rs`.
 
 use scrubjay_base::sync::whole::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use scrubjay_io::memory::{HUGE_PAGE_SIZE, Memory};
+use scrubjay_io::memory::{HUGE_PAGE_SIZE, Memory, MemoryFile};
 
+use crate::eviction::LOGS;
+use crate::extent::Extent;
 use crate::item::{ItemRef, NEVER, Outline, Room};
 use crate::line::{Line, Location};
+use crate::superblock::Superblock;
 
 /// Lines in a page of the index.
 pub(crate) const PAGE_LINES: usize = 64;
@@ -213,6 +216,38 @@ impl SegmentHeader {
         bins.map(|bin| i64::from(bin.load(Ordering::Relaxed))).sum()
     }
 
+    /// Whether it takes no more items.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.end.load(Ordering::Relaxed) != 0
+    }
+
+    /// Nobody uses the segment of `size` bytes any more who did before a restart; returns its state, which is free if no slot
+    /// points in, or `None` if the header cannot be.
+    pub(crate) fn resume(&self, size: u32) -> Option<SegmentState> {
+        self.pins.store(0, Ordering::Relaxed);
+        self.uploads.store(0, Ordering::Relaxed);
+        self.retired_epoch.store(0, Ordering::Relaxed);
+        let state = self.state();
+        match state {
+            SegmentState::Free | SegmentState::Retired => {
+                self.set_state(SegmentState::Free);
+                return Some(SegmentState::Free);
+            }
+            // It would have been retired by whoever emptied it.
+            SegmentState::Draining => return None,
+            SegmentState::Open | SegmentState::Sealed => {}
+        }
+        let (end, offset) = (
+            self.end.load(Ordering::Relaxed),
+            self.write_offset.load(Ordering::Relaxed),
+        );
+        let reached = if state == SegmentState::Open { offset } else { end };
+        let can_be = (SEGMENT_START..=size).contains(&reached) && self.log() < LOGS;
+        let starts = self.part_starts.iter().map(|start| start.load(Ordering::Relaxed));
+        let ordered = starts.filter(|start| *start != 0).chain([reached]).is_sorted();
+        (can_be && ordered).then_some(state)
+    }
+
     /// Starts a new life in `log`.
     pub(crate) fn open(&self, incarnation: u64, log: usize, tick: u32, inflation: f64) {
         self.log.store(log as u32, Ordering::Relaxed);
@@ -249,10 +284,13 @@ pub(crate) enum Append<'a> {
 #[derive(Debug)]
 pub(crate) struct Heap {
     memory: Memory,
+    superblock: *const Superblock,
     headers: *const SegmentHeader,
     extents: [*const Line; 2],
     base: *mut u8,
     base_offset: usize,
+    /// Where the ledger begins, behind the segments.
+    ledger_offset: usize,
     segment_shift: u32,
     unit_shift: u32,
     segments_max: u32,
@@ -266,29 +304,77 @@ unsafe impl Send for Heap {}
 unsafe impl Sync for Heap {}
 
 impl Heap {
-    /// Reserves address space for `segments_max` segments of `1 << segment_shift` bytes and two index extents of
-    /// `pages_max` pages. Untouched pages take no memory.
+    /// As [`Heap::map`], in a file of its own.
+    #[cfg(test)]
     pub(crate) fn reserve(segment_shift: u32, segments_max: u32, pages_max: usize) -> std::io::Result<Heap> {
-        let headers_len = segments_max as usize * size_of::<SegmentHeader>();
-        // Each part starts where a huge page may start.
-        let headers_len = headers_len.next_multiple_of(HUGE_PAGE_SIZE);
-        let extent_len = (pages_max * PAGE_SIZE).next_multiple_of(HUGE_PAGE_SIZE);
-        let base_offset = headers_len + 2 * extent_len;
-        let memory = Memory::reserve(base_offset + ((segments_max as usize) << segment_shift))?;
+        let file = MemoryFile::anonymous()?;
+        Heap::map(
+            file,
+            &Extent {
+                segment_shift,
+                segments_max,
+                pages_max,
+                ledger_bytes: 64,
+            },
+        )
+    }
+
+    /// Maps `file`, which becomes as long as `extent` takes. Untouched pages take no memory.
+    pub(crate) fn map(file: MemoryFile, extent: &Extent) -> std::io::Result<Heap> {
+        let &Extent {
+            segment_shift,
+            segments_max,
+            pages_max,
+            ..
+        } = extent;
+        let [
+            headers_offset,
+            first_offset,
+            second_offset,
+            base_offset,
+            ledger_offset,
+            len,
+        ] = extent.offsets();
+        let memory = Memory::map(file, len)?;
         let start = memory.as_ptr();
         // SAFETY: the offsets are inside the mapping's length.
         let at = |offset: usize| unsafe { start.add(offset) };
         Ok(Heap {
-            headers: at(0).cast(),
-            extents: [at(headers_len).cast(), at(headers_len + extent_len).cast()],
+            superblock: start.cast(),
+            headers: at(headers_offset).cast(),
+            extents: [at(first_offset).cast(), at(second_offset).cast()],
             base: at(base_offset),
             base_offset,
+            ledger_offset,
             segment_shift,
             unit_shift: unit_shift(segment_shift, segments_max),
             segments_max,
             pages_max,
             memory,
         })
+    }
+
+    /// The file that all lies in.
+    pub(crate) fn file(&self) -> &MemoryFile {
+        self.memory.file()
+    }
+
+    #[inline]
+    pub(crate) fn superblock(&self) -> &Superblock {
+        // SAFETY: the mapping begins with it and is longer; it is atomics only, for which any bytes are a value.
+        unsafe { &*self.superblock }
+    }
+
+    /// The first byte of the ledger.
+    pub(crate) fn ledger(&self) -> *const u8 {
+        // SAFETY: the offset is inside the mapping's length.
+        unsafe { self.memory.as_ptr().add(self.ledger_offset) }
+    }
+
+    /// Makes a ledger empty.
+    pub(crate) fn punch_ledger(&self) {
+        self.memory
+            .punch(self.ledger_offset, self.memory.len() - self.ledger_offset);
     }
 
     pub(crate) fn segment_size(&self) -> usize {

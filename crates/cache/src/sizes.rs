@@ -101,11 +101,24 @@ impl Sizes {
         }
     }
 
+    /// So many items, and bytes of them, are there from the start, by class.
+    pub(crate) fn begin_with(&self, found: &[(u64, u64)]) {
+        for (counts, (items, bytes)) in self.0.iter().zip(found) {
+            add(&counts.items, *items);
+            add(&counts.bytes, *bytes);
+        }
+    }
+
     fn put(&self, class_bytes: u64, items: u64, bytes: u64) {
         let counts = &self.0[class_of(class_bytes)];
         add(&counts.items, items);
         add(&counts.bytes, bytes);
     }
+}
+
+/// Items and bytes of each class.
+pub(crate) fn per_class(classes: &[SizeClass]) -> Vec<(u64, u64)> {
+    classes.iter().map(|class| (class.items, class.bytes)).collect()
 }
 
 /// The classes of all workers together, smallest first.

@@ -4,10 +4,15 @@ use scrubjay_base::sync::whole::{AtomicU64, Ordering};
 
 use crate::api::{Cause, Counters, Removals};
 use crate::sizes::Sizes;
+use crate::superblock::Saved;
 
 /// One worker's counts.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
+    /// Items that were there when the cache was opened, their bytes, and of these those that were never read.
+    found: Count,
+    found_bytes: Count,
+    found_unread_bytes: Count,
     /// Look-ups.
     pub(crate) reads: Count,
     pub(crate) created: Count,
@@ -47,25 +52,35 @@ impl Tally {
         &self.removed[cause as usize]
     }
 
-    /// Items this worker created less items it removed; only the sum over workers means something.
+    /// What another process left is there from the start. Nothing else was counted here yet.
+    pub(crate) fn begin_with(&self, found: &Saved) {
+        self.found.add(found.items);
+        self.found_bytes.add(found.bytes);
+        self.found_unread_bytes.add(found.unread_bytes);
+        self.sizes.begin_with(&found.sizes);
+    }
+
+    /// Items this worker found or created less items it removed; only the sum over workers means something.
     pub(crate) fn balance(&self) -> i64 {
-        self.created.get() as i64 - self.removed.iter().map(|count| count.get() as i64).sum::<i64>()
+        (self.found.get() + self.created.get()) as i64
+            - self.removed.iter().map(|count| count.get() as i64).sum::<i64>()
     }
 
     /// As `balance`, in bytes.
     pub(crate) fn balance_bytes(&self) -> i64 {
-        self.created_bytes.get() as i64 - self.removed_bytes.get() as i64
+        (self.found_bytes.get() + self.created_bytes.get()) as i64 - self.removed_bytes.get() as i64
     }
 
     /// Bytes of items that were never read; only the sum over workers means something.
     pub(crate) fn unread_bytes(&self) -> i64 {
         let gone = self.first_read_bytes.get() + self.removed_unread_bytes.get();
-        self.created_bytes.get() as i64 - gone as i64
+        (self.found_unread_bytes.get() + self.created_bytes.get()) as i64 - gone as i64
     }
 
     pub(crate) fn add_to(&self, sum: &mut Counters) {
         let removed = |cause| self.removed(cause).get();
         sum.reads += self.reads.get();
+        sum.found += self.found.get();
         sum.created += self.created.get();
         sum.removed = Removals {
             expired: sum.removed.expired + removed(Cause::Expired),

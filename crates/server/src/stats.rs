@@ -212,7 +212,10 @@ impl Source {
 /// `stats`
 const GENERAL: &[(&str, Source)] = &[
     ("pid", Number(|_| std::process::id().into())),
-    ("uptime", Number(|reading| reading.now.secs())),
+    (
+        "uptime",
+        Number(|reading| reading.now.nanos_since(reading.shared.cache.opened()) / 1_000_000_000),
+    ),
     (
         "time",
         Number(|reading| (reading.shared.cache.config().unix_millis_at_start + reading.now.millis()) / 1000),

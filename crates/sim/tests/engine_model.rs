@@ -1,5 +1,5 @@
 //! The engine against the reference model: random operations, some with time between them, must have equal outcomes as
-//! long as there is room for everything.
+//! long as there is room for everything, whatever ends and goes on with another process in between.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail so")]
 
@@ -9,8 +9,9 @@ use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, p
 use scrubjay_base::time::Now;
 use scrubjay_cache::{
     Arith, ArithOutcome, Body, Cache, Config, Delete, Get, Hit, Refusal, Store, StoreMode, StoreOutcome,
-    Worker,
+    Worker, look,
 };
+use scrubjay_io::clock::boot_id;
 use scrubjay_sim::model::{Found, Model};
 
 const MEMORY: usize = 64 << 20;
@@ -89,6 +90,11 @@ enum Operation {
         millis: u64,
     },
     Maintain,
+    /// The cache is closed, and opened again after some time with a limit of so many MiB.
+    Restart {
+        millis: u64,
+        mebibytes: usize,
+    },
 }
 
 fn exptimes() -> impl Strategy<Value = i64> {
@@ -259,7 +265,18 @@ fn operations() -> impl Strategy<Value = Operation> {
         1 => delays.prop_map(|delay| Operation::Flush { delay }),
         3 => (0..12_u64).prop_map(|quarters| Operation::Wait { millis: quarters * 250 }),
         1 => Just(Operation::Maintain),
+        1 => (0..12_u64, 32..128_usize).prop_map(|(quarters, mebibytes)| Operation::Restart {
+            millis: quarters * 250,
+            mebibytes,
+        }),
     ]
+}
+
+fn config() -> Config {
+    Config {
+        item_size_max: ITEM_SIZE_MAX,
+        ..Config::new(MEMORY)
+    }
 }
 
 /// Engine and model side by side.
@@ -299,10 +316,7 @@ fn found(hit: Hit<'_>) -> Found {
 
 impl Both {
     fn new() -> Both {
-        let config = Config {
-            item_size_max: ITEM_SIZE_MAX,
-            ..Config::new(MEMORY)
-        };
+        let config = config();
         let cache = Cache::new(config.clone()).unwrap();
         let mut both = Both {
             worker: cache.worker(),
@@ -368,7 +382,33 @@ impl Both {
             }
             Operation::Wait { millis } => self.turn(*millis),
             Operation::Maintain => self.maintain(),
+            Operation::Restart { millis, mebibytes } => self.restart(*millis, *mebibytes),
         }
+    }
+
+    fn restart(&mut self, millis: u64, mebibytes: usize) {
+        let cache = self.worker.cache().clone();
+        let file = cache.memory_file().try_clone().unwrap();
+        let elsewhere = Cache::new(Config::new(1 << 20)).unwrap();
+        self.worker = elsewhere.worker();
+        assert!(cache.close(self.now), "no worker is left");
+        let items = cache.usage().items;
+        drop(cache);
+        self.now = self.now.plus_nanos(millis * 1_000_000);
+        let kept = look(&file, &boot_id().unwrap()).unwrap().expect("a cache");
+        assert!(kept.clean && kept.latest <= self.now);
+        let config = Config {
+            memory_max: mebibytes << 20,
+            // What the file says counts.
+            hash_seed: 1,
+            unix_millis_at_start: 0,
+            ..config()
+        };
+        let (cache, recovered) = Cache::reopen(config, file, &kept, self.now).unwrap();
+        assert_eq!((recovered.clean, recovered.items), (true, items));
+        cache.audit();
+        self.worker = cache.worker();
+        self.turn(0);
     }
 
     fn maintain(&mut self) {
@@ -575,7 +615,7 @@ impl Both {
         let (usage, counters) = (cache.usage(), cache.counters());
         assert!(usage.items >= self.model.items() as u64, "items are missing");
         assert_eq!(
-            counters.created,
+            counters.found + counters.created,
             counters.removed.total() + usage.items,
             "{counters:?}"
         );

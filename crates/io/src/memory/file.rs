@@ -165,7 +165,10 @@ mod tests {
         let path = folder.join("cache");
         let made = MemoryFile::at(&path).expect("a file");
         made.set_len(5).expect("room");
-        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        let mode = std::fs::metadata(&path)
+            .expect("it is there")
+            .permissions()
+            .mode();
         let again = MemoryFile::at(&path).expect("the same file");
         let refused = MemoryFile::at(&folder);
         std::fs::remove_dir_all(&folder).expect("ours");
