@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{bench, generate, item, lab, mrc, passwd, plan, replay, stats, why};
+use crate::cmd::{bench, generate, item, lab, mrc, passwd, plan, replay, stats, upgrade, why};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -16,7 +16,7 @@ const ABOUT: &str =
 
 const AFTER_HELP: &str = "\
 Without -l only this machine is served; -l 0.0.0.0 serves the network.
-Signals: SIGTERM and SIGINT stop, SIGUSR1 stops when connections are done.
+Signals: SIGTERM and SIGINT stop, SIGUSR1 stops when connections are done, SIGHUP reads files anew, SIGUSR2 upgrades.
 Exit status: 0 stopped, 1 or 64 wrong options, 67 unknown user, 71 refused by the operating system.";
 
 /// The whole command line.
@@ -35,6 +35,7 @@ pub fn command() -> Command {
         .subcommands(item::commands())
         .subcommand(why::command())
         .subcommand(mrc::command())
+        .subcommand(upgrade::command())
         .subcommand(passwd::command())
         .subcommands(generate::commands())
 }

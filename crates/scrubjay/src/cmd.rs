@@ -12,6 +12,7 @@ pub mod plan;
 pub mod replay;
 pub mod serve;
 pub mod stats;
+pub mod upgrade;
 mod users;
 mod value;
 pub mod why;

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Some((name @ ("get" | "set" | "delete" | "touch"), matches)) => cmd::item::run(name, matches),
         Some(("why", matches)) => cmd::why::run(matches),
         Some(("mrc", matches)) => cmd::mrc::run(matches),
+        Some(("upgrade", matches)) => cmd::upgrade::run(matches),
         Some(("passwd", matches)) => cmd::passwd::run(matches),
         Some((name, matches)) => cmd::generate::run(name, matches),
     }

@@ -1,6 +1,6 @@
 //! What the event loop calls: a session for each connection, over one cache.
 
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use scrubjay_base::time::Now;
@@ -62,6 +62,26 @@ impl Shared {
             counters,
             detail,
             baseline,
+        })
+    }
+
+    /// The same server over a cache that was closed and opened again, with nobody at work: what is counted goes on, but for what
+    /// the cache itself counts.
+    pub fn over(&self, cache: Arc<Cache>) -> Arc<Shared> {
+        let load = |flag: &AtomicU8| AtomicU8::new(flag.load(Ordering::Relaxed));
+        let counters = self.counters.lock().expect("nothing panics under this lock").clone();
+        let baseline = self.baseline.lock().expect("nothing panics under this lock").clone();
+        Arc::new(Shared {
+            cache,
+            options: self.options.clone(),
+            auth: self.auth.clone(),
+            net: Arc::clone(&self.net),
+            control: Arc::clone(&self.control),
+            tls: self.tls.clone(),
+            verbosity: load(&self.verbosity),
+            counters: Mutex::new(counters),
+            detail: self.detail.copy(),
+            baseline: Mutex::new(baseline.of_a_new_cache()),
         })
     }
 }

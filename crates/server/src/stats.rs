@@ -84,6 +84,18 @@ pub(crate) struct Baseline {
     classes: Vec<SizeClass>,
 }
 
+impl Baseline {
+    /// The same, but for what a cache counts: that begins anew.
+    pub(crate) fn of_a_new_cache(self) -> Baseline {
+        Baseline {
+            commands: self.commands,
+            net: self.net,
+            udp: self.udp,
+            ..Baseline::default()
+        }
+    }
+}
+
 /// Everything that `stats` is computed from, read once.
 struct Reading<'a> {
     shared: &'a Shared,

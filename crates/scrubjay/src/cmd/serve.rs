@@ -1,43 +1,45 @@
 //! `scrubjay serve`: from the command line to a running cache server, and back to a clean end.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::path::Path;
+mod arrival;
+mod home;
+mod places;
+mod round;
+mod successor;
+mod upgrade;
+mod wire;
+
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use clap::ArgMatches;
-use scrubjay_cache::Cache;
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::choice::{self, Drivers};
 use scrubjay_io::driver::epoll::Epoll;
-use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
-use scrubjay_io::entropy;
+use scrubjay_io::driver::{Listener, Socket, datagrams};
 use scrubjay_io::process::{self, Launcher, PidFile, Signal};
-use scrubjay_io::thread::{Bell, spawn};
+use scrubjay_io::supervisor;
+use scrubjay_io::thread::spawn;
 use scrubjay_net::udp::{Policy, Words};
 use scrubjay_net::{Limits, Stop, UdpConfig};
 use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Environment, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
-use scrubjay_tls::{Certificate, Secure, Tls};
+use scrubjay_tls::{Secure, Tls};
 
+use self::arrival::{Arrival, quiet};
+use self::home::{Home, Opened};
+use self::places::Places;
+use self::round::{Beside, End, serve_until_told};
+use self::successor::Predecessor;
+use self::upgrade::Upgrade;
 use super::users::UsersFile;
 use crate::args::VERSION;
 
-const LICENSE: &str = include_str!("../../../../LICENSE");
+pub use self::upgrade::{DONE, FAILED, notice_name};
 
-/// How often the cache is looked after when nothing is urgent.
-const MAINTENANCE_PERIOD: Duration = Duration::from_millis(250);
+const LICENSE: &str = include_str!("../../../../LICENSE");
 
 /// Files that are open besides connections: listeners, event queues, the binary's own.
 const OTHER_FILES: u64 = 64;
-
-/// How often the files of certificates are looked at.
-const CERTIFICATES_PERIOD: Duration = Duration::from_secs(1);
-
-/// How long the cache is left alone when more work is waiting.
-const MAINTENANCE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Bytes that an open connection takes of the budget with nothing in flight: itself, and as much again for its part of chunks and
 /// lists.
@@ -71,30 +73,50 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     if matches.get_flag("license") {
         return super::generate::print(format!("scrubjay {VERSION}\n\n{LICENSE}").as_bytes());
     }
-    match serve(matches) {
-        Ok(()) => ExitCode::SUCCESS,
+    match Arrival::find().and_then(|arrival| serve(matches, arrival)) {
+        Ok(exit) => exit,
         Err(error) => crate::fail(&error.message, error.exit),
     }
 }
 
-fn serve(matches: &ArgMatches) -> Result<(), OptionError> {
+fn serve(matches: &ArgMatches, mut arrival: Arrival) -> Result<ExitCode, OptionError> {
+    let predecessor = arrival.predecessor.take();
+    let served = serve_after(matches, arrival, predecessor.as_ref());
+    if let (Err(error), Some(predecessor)) = (&served, &predecessor) {
+        predecessor.refuse(&error.message);
+    }
+    served
+}
+
+fn serve_after(
+    matches: &ArgMatches,
+    arrival: Arrival,
+    predecessor: Option<&Predecessor>,
+) -> Result<ExitCode, OptionError> {
     let environment = Environment {
         memory_limit: scrubjay_io::cgroup::memory_limit(),
         is_root: process::is_root(),
     };
     let options = options::resolve(matches, &environment)?;
-    options.notices.iter().for_each(|notice| say(notice));
-    settle_limits(&options)?;
-    settle_cpus(&options)?;
-    settle_user(&options, environment.is_root)?;
+    let is_first = arrival.keeper.is_none() && predecessor.is_none();
+    // A keeper has said them already.
+    if arrival.keeper.is_none() {
+        options.notices.iter().for_each(|notice| say(notice));
+    }
     // The last moment with one thread and nothing in memory that a new process would not inherit.
-    let launcher = if options.daemon {
+    let launcher = if options.daemon && is_first {
         Some(process::detach().map_err(|error| refused("-d: cannot go into the background", error))?)
     } else {
         None
     };
+    if options.keep && is_first {
+        return arrival.keep(&options, launcher);
+    }
+    settle_limits(&options)?;
+    settle_cpus(&options)?;
+    settle_user(&options, environment.is_root)?;
     process::block_signals();
-    serve_requests(options, launcher)
+    serve_requests(options, launcher, arrival, predecessor)
 }
 
 fn settle_limits(options: &Options) -> Result<(), OptionError> {
@@ -152,89 +174,103 @@ fn say(text: &str) {
     eprintln!("scrubjay: {text}");
 }
 
-fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<(), OptionError> {
+fn serve_requests(
+    mut options: Options,
+    launcher: Option<Launcher>,
+    mut arrival: Arrival,
+    predecessor: Option<&Predecessor>,
+) -> Result<ExitCode, OptionError> {
     let users = UsersFile::open(&options)?;
-    let clock = Clock::start();
-    let tls = load_certificates(&options, clock)?;
-    let config = options.cache_config(clock.unix_millis_at_start(), entropy::seed());
-    let cache = Cache::new(config).map_err(|error| {
-        let memory = bytes_text(options.memory_max as u64);
-        refused(&format!("cannot start with {memory}"), error)
-    })?;
-    let places = listen(&options)?;
-    let tcp: Vec<SocketAddr> = places.iter().filter_map(|place| place.socket.address()).collect();
-    let datagrams = open_datagrams(&options)?;
-    let udp: Vec<SocketAddr> = datagrams.iter().map(|(address, _)| *address).collect();
-    let admin = open_admin(&options)?;
-    let admin_places: Vec<SocketAddr> = admin.iter().filter_map(Listener::address).collect();
+    let offered = predecessor.map(Predecessor::memory).transpose();
+    let mut home = Home::find(&options, &mut arrival, offered.map_err(no_takeover)?)?;
+    let tls = load_certificates(&options, home.clock())?;
+    let estate = match predecessor {
+        Some(predecessor) => {
+            home.look().map_err(no_takeover)?;
+            Some(predecessor.take_over().map_err(no_takeover)?)
+        }
+        None => None,
+    };
+    let Opened { cache, clock, words } = home.open(&options)?;
+    let (places, carried) = match estate {
+        Some(estate) => (Places::inherited(&options, estate.sockets)?, estate.carried),
+        None => (Places::activated(&options, arrival.given)?, Vec::new()),
+    };
     let (drivers, driver_words) = open_drivers(&mut options, clock)?;
-    let pid_file = write_files(&options, &tcp, &udp, &admin_places);
-    let background = launcher.is_some();
-    if let Some(launcher) = launcher {
-        let keep_output = options.verbosity > 0;
-        launcher
-            .release(keep_output, options.core_dumps)
-            .map_err(|error| refused("-d", error))?;
+    options.holder = home.holder;
+    if let Some(predecessor) = predecessor {
+        predecessor.attach().map_err(no_takeover)?;
+    }
+    let pid_file = write_files(&options, &places, predecessor.is_some());
+    let upgrade = Upgrade::new(arrival.program, arrival.keeper, &home)?;
+    words.iter().for_each(|words| say(words));
+    let is_quiet = options.daemon;
+    if is_quiet {
+        let quiet = quiet(&options);
+        let became = launcher.map_or_else(|| quiet.become_quiet(), |launcher| launcher.release(quiet));
+        became.map_err(|error| refused("-d", error))?;
     } else {
-        eprintln!(
-            "{}",
-            banner(&options, &driver_words, &places, &udp, &admin_places)
-        );
+        eprintln!("{}", banner(&options, &driver_words, &places));
     }
     if options.verbosity > 1 {
         say(&layout(&cache.usage()));
     }
-    let listeners: Vec<_> = places
-        .into_iter()
-        .map(|place| place.guarded(tls.as_ref()))
-        .collect();
-    let udp = (!datagrams.is_empty()).then(|| scrubjay_net::Udp {
-        config: udp_config(&options),
-        places: datagrams
-            .into_iter()
-            .map(|(address, sockets)| (address.port(), sockets))
-            .collect(),
-    });
+    let Places {
+        streams,
+        datagrams,
+        admin,
+    } = places;
+    let listeners = streams.into_iter().map(|place| place.guarded(tls.as_ref()));
+    let sockets = Served {
+        listeners: listeners.collect(),
+        udp: udp_served(&options, datagrams.into_iter().map(|(address, sockets)| (address.port(), sockets))),
+        carried,
+    };
     let auth = users.as_ref().map(UsersFile::auth);
-    let config = net_config(&options);
-    let shared = Shared::new(Arc::clone(&cache), options, auth, tls);
-    start_helpers(&shared, clock, users)
-        .and_then(|()| start_admin(&shared, clock, admin))
-        .map_err(|error| refused("cannot start a thread", error))?;
-    let sockets = scrubjay_net::Sockets {
-        listeners,
-        udp,
-        carried: Vec::new(),
+    let shared = Shared::new(cache, options, auth, tls);
+    let beside = Beside {
+        clock,
+        users: users.map(|users| Arc::new(Mutex::new(users))),
+        admin: Arc::new(admin),
     };
-    let ran = match drivers {
-        Drivers::Epoll(drivers) => run_workers(&config, drivers, sockets, &shared),
-        Drivers::Uring(drivers) => run_workers(&config, drivers, sockets, &shared),
-    };
+    start_helpers(&shared, &beside, &upgrade).map_err(|error| refused("cannot start a thread", error))?;
+    upgrade.report();
+    if let Some(predecessor) = predecessor {
+        predecessor.serving();
+    }
+    home.store();
+    // One that does not listen is none.
+    let _ = supervisor::tell("READY=1", &[]);
+    let ran = serve_until_told(shared, &mut home, &beside, &upgrade, drivers, sockets);
+    let ended = ran.map_err(|error| refused("the server had to stop", error))?;
+    if ended == End::HandedOver {
+        // Files and sockets' paths are another's now: nothing is tidied up.
+        process::leave(0);
+    }
     drop(pid_file);
-    if !background {
+    if !is_quiet {
         say("stopped");
     }
-    ran.map_err(|error| refused("the server had to stop", error))
+    Ok(ExitCode::SUCCESS)
+}
+
+fn no_takeover(why: String) -> OptionError {
+    refused("cannot take over from the server before", why)
 }
 
 /// What is served by drivers of either kind.
 type Served =
     scrubjay_net::Sockets<scrubjay_tls::Listener<Listener>, datagrams::Socket, scrubjay_tls::Socket<Socket>>;
 
-fn run_workers<D>(
-    config: &scrubjay_net::Config,
-    drivers: Vec<D>,
-    sockets: Served,
-    shared: &Arc<Shared>,
-) -> std::io::Result<()>
-where
-    D: Driver<Listener = Listener, Socket = Socket, Datagrams = datagrams::Socket> + Send,
-{
-    let drivers = drivers.into_iter().map(Secure::new).collect();
-    scrubjay_net::run(config, drivers, sockets, &shared.net, &shared.control, |_| {
-        CacheService::new(shared)
+fn udp_served(
+    options: &Options,
+    places: impl IntoIterator<Item = (u16, Vec<datagrams::Socket>)>,
+) -> Option<scrubjay_net::Udp<datagrams::Socket>> {
+    let places: Vec<_> = places.into_iter().collect();
+    (!places.is_empty()).then(|| scrubjay_net::Udp {
+        config: udp_config(options),
+        places,
     })
-    .map(drop)
 }
 
 fn net_config(options: &Options) -> scrubjay_net::Config {
@@ -306,15 +342,11 @@ fn udp_config(options: &Options) -> UdpConfig {
 }
 
 /// Writes pid file and port file. As in memcached the server goes on without them.
-fn write_files(
-    options: &Options,
-    tcp: &[SocketAddr],
-    udp: &[SocketAddr],
-    admin: &[SocketAddr],
-) -> Option<PidFile> {
+fn write_files(options: &Options, places: &Places, is_successor: bool) -> Option<PidFile> {
+    let (tcp, udp, admin) = (places.tcp(), places.udp(), places.admin());
     // memcached writes no port file beside a Unix socket.
     if (options.unix_socket.is_none() || !admin.is_empty())
-        && let Err(error) = process::write_port_file(&[("TCP", tcp), ("UDP", udp), ("ADMIN", admin)])
+        && let Err(error) = process::write_port_file(&[("TCP", &tcp), ("UDP", &udp), ("ADMIN", &admin)])
     {
         say(&format!(
             "MEMCACHED_PORT_FILENAME: cannot write this file: {error}"
@@ -323,7 +355,8 @@ fn write_files(
     let path = options.pid_file.as_deref()?;
     match PidFile::write(path) {
         Ok((file, other)) => {
-            if let Some(pid) = other {
+            // A successor finds the one before itself there.
+            if let Some(pid) = other.filter(|_| !is_successor) {
                 say(&format!(
                     "warning: -P {path} named another live process, {pid}; it names this one now"
                 ));
@@ -337,87 +370,30 @@ fn write_files(
     }
 }
 
-/// Starts the threads beside the workers: one takes signals, one looks after the cache and the files, one verifies
-/// passwords if there are users. They end with the process.
-fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -> std::io::Result<()> {
-    let for_signals = Arc::clone(shared);
-    if let Some(users) = &users {
-        let workers = Arc::clone(&shared.control);
-        spawn("logins", users.auth().verifier(move || workers.wake_all()))?;
+/// Starts the threads that stay: one takes signals, one verifies passwords if there are users. They end with the process.
+fn start_helpers(shared: &Arc<Shared>, beside: &Beside, upgrade: &Arc<Upgrade>) -> std::io::Result<()> {
+    let control = Arc::clone(&shared.control);
+    if let Some(auth) = &shared.auth {
+        let workers = Arc::clone(&control);
+        spawn("logins", auth.verifier(move || workers.wake_all()))?;
     }
-    let users = users.map(|users| Arc::new(Mutex::new(users)));
-    let reloader = users.clone();
+    let (users, tls, clock) = (beside.users.clone(), shared.tls.clone(), beside.clock);
+    let upgrade = Arc::clone(upgrade);
     spawn("signals", move || {
-        let Shared { control, tls, .. } = &*for_signals;
         loop {
             let signal = process::wait_signal();
-            let is_stopping = control.stop() != Stop::No;
+            let is_stopping = !matches!(control.stop(), Stop::No | Stop::HandOver);
             match signal {
-                Signal::Reload => reload(reloader.as_deref(), tls.as_deref(), clock),
+                Signal::Reload => reload(users.as_deref(), tls.as_deref(), clock),
+                Signal::Upgrade => upgrade.begin(&control),
                 // Whoever asks twice is in a hurry.
                 Signal::Stop if is_stopping => control.stop_now(),
-                Signal::Stop | Signal::StopGracefully => control.stop_gracefully(),
+                Signal::Stop | Signal::StopGracefully => {
+                    // One that does not listen is none.
+                    let _ = supervisor::tell("STOPPING=1", &[]);
+                    control.stop_gracefully();
+                }
             }
-        }
-    })?;
-    let shared = Arc::clone(shared);
-    spawn("maintenance", move || {
-        let Shared {
-            cache,
-            net,
-            control,
-            tls,
-            ..
-        } = &*shared;
-        let bell = Bell::default();
-        let mut looked_at = clock.now();
-        let mut may_tell_of_huge_pages = shared.verbosity.load(Ordering::Relaxed) > 0;
-        loop {
-            let held = net.memory.held() + net.curr_connections.load(Ordering::Relaxed) * CONNECTION_BYTES;
-            cache.set_held_beside(held);
-            net.memory
-                .set_limit((cache.usage().memory_max / CONNECTION_SHARE).max(CONNECTION_MIN));
-            let now = clock.now();
-            let is_more = cache.maintain(now);
-            if may_tell_of_huge_pages && let Some(error) = cache.huge_page_refusal() {
-                may_tell_of_huge_pages = false;
-                say(&format!(
-                    "no huge page to be had: {error}; tried again now and then, -o no_huge_pages ends that"
-                ));
-            }
-            if cache.is_held_by_readers() {
-                control.copy_out(&net.memory);
-            }
-            if let Some(users) = &users {
-                locked(users).look(now);
-            }
-            if u128::from(now.nanos_since(looked_at)) >= CERTIFICATES_PERIOD.as_nanos() {
-                looked_at = now;
-                let reloaded = tls.as_ref().and_then(|tls| tls.reload_if_changed(now));
-                reloaded
-                    .iter()
-                    .for_each(|outcome| say_reloaded("files changed", outcome));
-            }
-            bell.wait(if is_more {
-                MAINTENANCE_PAUSE
-            } else {
-                MAINTENANCE_PERIOD
-            });
-        }
-    })
-}
-
-/// Starts the thread that answers HTTP, if that is asked for. Whatever becomes of it, the cache is served on.
-fn start_admin(shared: &Arc<Shared>, clock: Clock, listeners: Vec<Listener>) -> std::io::Result<()> {
-    if listeners.is_empty() {
-        return Ok(());
-    }
-    let shared = Arc::clone(shared);
-    spawn("admin", move || {
-        if let Err(error) = scrubjay_admin::serve(&shared, clock, &listeners) {
-            say(&format!(
-                "-o admin: HTTP is answered no more, until the next start: {error}"
-            ));
         }
     })
 }
@@ -450,36 +426,19 @@ fn say_reloaded(why: &str, outcome: &Result<(), scrubjay_tls::CannotLoad>) {
 }
 
 /// What the server says when it is up: one screen.
-fn banner(
-    options: &Options,
-    driver: &str,
-    places: &[Place],
-    udp: &[SocketAddr],
-    admin: &[SocketAddr],
-) -> String {
-    let tcp = places.iter().filter_map(|place| {
-        let address = place.socket.address()?;
-        Some(format!("{address} ({})", place.transport()))
-    });
-    let udp = udp.iter().map(|address| format!("{address} (UDP)"));
-    let unix = options
-        .unix_socket
-        .iter()
-        .map(|path| format!("{path} (Unix socket)"));
-    let mut listening = tcp.chain(udp).chain(unix).collect::<Vec<_>>().join(", ");
-    if listening.is_empty() {
-        listening = "nowhere".to_owned();
-    }
-    let pages = admin
-        .iter()
-        .map(|address| format!("pages       http://{address}/\n"));
-    let admin: String = pages.collect();
+fn banner(options: &Options, driver: &str, places: &Places) -> String {
+    let listening = places.words();
+    let pages = places.admin().into_iter();
+    let admin: String = pages
+        .map(|address| format!("pages       http://{address}/\n"))
+        .collect();
     let pid = std::process::id();
     let mut text = format!(
         "scrubjay {VERSION}\n\
          listens on  {listening}\n{admin}\
          memory      {} (-m), items up to {} (-I){}\n\
          work        {} threads (-t) by {}, up to {} connections (-c)\n\
+         restart     {}\n\
          to stop     Ctrl-C or kill {pid}; kill -USR1 {pid} lets connections finish",
         bytes_text(options.memory_max as u64),
         bytes_text(options.item_size_max as u64),
@@ -487,6 +446,7 @@ fn banner(
         options.threads,
         driver,
         options.conn_limit,
+        options.holder.words(),
     );
     if options.listen.is_empty() && !options.tcp_addresses().is_empty() {
         text.push_str("\nOnly this machine can connect; to serve the network, start with -l 0.0.0.0");

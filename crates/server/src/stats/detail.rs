@@ -24,6 +24,11 @@ impl Switch {
         Switch(AtomicBool::new(options.detail_enabled))
     }
 
+    /// Another one in the same position.
+    pub(crate) fn copy(&self) -> Switch {
+        Switch(AtomicBool::new(self.is_on()))
+    }
+
     /// Whether requests are counted now.
     #[inline]
     pub fn is_on(&self) -> bool {

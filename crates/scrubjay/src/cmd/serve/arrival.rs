@@ -39,11 +39,6 @@ impl Arrival {
         })
     }
 
-    /// Whether no process of ours was here before.
-    pub fn is_first(&self) -> bool {
-        self.keeper.is_none() && self.predecessor.is_none()
-    }
-
     /// Becomes the keeper, until the server ends for good.
     ///
     /// # Errors

@@ -89,6 +89,14 @@ impl Home {
         }
     }
 
+    /// A clock by which the cache goes, or near it: before the cache is open nobody knows for certain.
+    pub fn clock(&self) -> Clock {
+        match self.look() {
+            Ok(kept) => Clock::resume(kept.unix_millis_at_start, kept.latest),
+            Err(_) => Clock::start(),
+        }
+    }
+
     /// Claims the file and opens the cache in it, with what is there or, unless that would lose another server's items, empty.
     ///
     /// # Errors

@@ -13,7 +13,9 @@ use scrubjay_io::memory::MemoryFile;
 use scrubjay_io::program::{Program, end_text};
 use scrubjay_io::{notices, process, supervisor};
 use scrubjay_net::{Control, Stop};
+use scrubjay_server::options::OptionError;
 
+use super::home::Home;
 use super::places;
 use super::say;
 use super::successor::VARIABLE;
@@ -68,15 +70,22 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// By starting `program`, under the same keeper and with this memory.
-    pub fn new(program: Program, keeper: Option<keeper::Kept>, memory: MemoryFile) -> Arc<Upgrade> {
-        let state = Mutex::default();
-        Arc::new(Upgrade {
+    /// By starting `program`, under the same keeper and with the same memory.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn new(
+        program: Program,
+        keeper: Option<keeper::Kept>,
+        home: &Home,
+    ) -> Result<Arc<Upgrade>, OptionError> {
+        let memory = home.file().try_clone();
+        Ok(Arc::new(Upgrade {
             program,
             keeper,
-            memory,
-            state,
-        })
+            memory: memory.map_err(|error| super::refused("cannot keep hold of the memory", error))?,
+            state: Mutex::default(),
+        }))
     }
 
     /// Tells the keeper, if there is one, that it is this process which serves now.
