@@ -315,6 +315,22 @@ impl Upload {
         self.value_len - self.received
     }
 
+    /// A copy of what has come so far; `None` if this upload was cut off.
+    pub fn received(&self) -> Option<Vec<u8>> {
+        let progress = lock(&self.progress);
+        if progress.cut {
+            return None;
+        }
+        let mut bytes = progress.buffer.clone();
+        bytes.reserve_exact(self.received - bytes.len());
+        for piece in progress.pieces.iter().flat_map(PieceList::slices) {
+            // The last one is not full.
+            let left = self.received - bytes.len();
+            bytes.extend_from_slice(&piece[..piece.len().min(left)]);
+        }
+        Some(bytes)
+    }
+
     /// Adds the next bytes of the value.
     ///
     /// # Errors

@@ -84,6 +84,10 @@ pub(crate) struct Login {
 }
 
 impl Login {
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.user.name
+    }
+
     pub(crate) fn rights(&self) -> Rights {
         self.user.rights
     }
@@ -216,6 +220,17 @@ impl Auth {
         match self.connections_max {
             Some(most) if open > most => Check::TooMany,
             _ => Check::Right(login),
+        }
+    }
+
+    /// Admits a connection that has logged in to another server as the user of this name; `None` if there is none here, or it
+    /// has too many connections.
+    pub(crate) fn readmit(&self, name: &[u8]) -> Option<Login> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let user = Arc::clone(self.users().find(name)?);
+        match self.admit(user, generation) {
+            Check::Right(login) => Some(login),
+            _ => None,
         }
     }
 

@@ -124,6 +124,14 @@ impl Service for CacheService {
         }
     }
 
+    fn pack(&mut self, session: Session, input: &mut Vec<u8>) -> Option<Vec<u8>> {
+        session.pack(input)
+    }
+
+    fn unpack(&mut self, peer: Peer, packed: &[u8]) -> Option<Session> {
+        Session::unpack(&self.shared, peer, packed)
+    }
+
     fn begin_turn(&mut self, now: Now) {
         self.now = now;
         self.worker.begin_turn(now);

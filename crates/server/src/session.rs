@@ -5,6 +5,7 @@
 
 mod ahead;
 mod binary;
+mod carry;
 mod guard;
 mod meta;
 mod need;

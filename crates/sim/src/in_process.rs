@@ -39,6 +39,8 @@ impl Cuts {
 /// A service and the connections to it.
 pub struct InProcess<S: Service> {
     service: S,
+    /// Makes the service that every connection is handed over to, at every cut and whenever others have their turn.
+    successor: Option<Box<dyn FnMut() -> S>>,
     now: Now,
     cuts: Cuts,
     /// Bytes sent so far, on all connections.
@@ -58,6 +60,7 @@ impl<S: Service> InProcess<S> {
     pub fn new(service: S, now: Now, cuts: Cuts) -> InProcess<S> {
         InProcess {
             service,
+            successor: None,
             now,
             cuts,
             sent: 0,
@@ -70,38 +73,83 @@ impl<S: Service> InProcess<S> {
         self.now = now;
     }
 
+    /// From now on each of these services hands all connections over to the next, as often as that can happen.
+    pub fn hand_over_to(&mut self, successor: impl FnMut() -> S + 'static) {
+        self.successor = Some(Box::new(successor));
+    }
+
     /// Some bytes arrive at once: the service works until it wants more.
     fn arrive(&mut self, index: usize, bytes: &[u8]) {
-        let connection = &mut self.connections[index];
-        connection.input.extend_from_slice(bytes);
+        self.connections[index].input.extend_from_slice(bytes);
+        let all = self.connections.len();
+        let mut left: Vec<usize> = vec![index];
         self.service.begin_turn(self.now);
-        while let Some(session) = &mut connection.session {
-            let mut output = Output::default();
-            let handled = self.service.handle(session, &connection.input, &mut output);
-            assert!(
-                handled.consumed <= connection.input.len(),
-                "consumed more than there is"
-            );
-            output
-                .pieces()
-                .for_each(|piece| connection.received.extend_from_slice(piece));
-            connection.input.drain(..handled.consumed);
-            match handled.next {
-                Next::Again => assert!(
-                    handled.consumed > 0 || !output.is_empty(),
-                    "asks again without having done anything"
-                ),
-                Next::Close => {
-                    let session = connection.session.take().expect("it was there");
-                    self.service.close(session);
-                }
-                _waits => {
-                    assert!(connection.input.len() <= LEFT_OVER_MAX, "leaves too much");
-                    break;
+        while let Some(index) = left.pop() {
+            while self.handle(index) {
+                if self.hand_over() {
+                    left = (0..all).filter(|other| *other != index).collect();
                 }
             }
         }
         self.service.go_idle();
+        if self.hand_over() {
+            for index in 0..all {
+                while self.handle(index) {}
+            }
+            self.service.go_idle();
+        }
+    }
+
+    /// Handles what a connection has sent, once; whether to go on.
+    fn handle(&mut self, index: usize) -> bool {
+        let connection = &mut self.connections[index];
+        let Some(session) = &mut connection.session else {
+            return false;
+        };
+        let mut output = Output::default();
+        let handled = self.service.handle(session, &connection.input, &mut output);
+        assert!(
+            handled.consumed <= connection.input.len(),
+            "consumed more than there is"
+        );
+        output
+            .pieces()
+            .for_each(|piece| connection.received.extend_from_slice(piece));
+        connection.input.drain(..handled.consumed);
+        match handled.next {
+            Next::Again => assert!(
+                handled.consumed > 0 || !output.is_empty(),
+                "asks again without having done anything"
+            ),
+            Next::Close => {
+                let session = connection.session.take().expect("it was there");
+                self.service.close(session);
+            }
+            _waits => assert!(connection.input.len() <= LEFT_OVER_MAX, "leaves too much"),
+        }
+        handled.next == Next::Again
+    }
+
+    /// Hands all connections over to another service, if there is one to come.
+    fn hand_over(&mut self) -> bool {
+        let Some(successor) = &mut self.successor else {
+            return false;
+        };
+        let mut next = successor();
+        next.begin_turn(self.now);
+        for connection in &mut self.connections {
+            let Some(session) = connection.session.take() else {
+                continue;
+            };
+            let packed = self.service.pack(session, &mut connection.input);
+            connection.session = packed.and_then(|packed| match packed.is_empty() {
+                true => Some(next.open(Peer::Unix)),
+                false => next.unpack(Peer::Unix, &packed),
+            });
+        }
+        self.service.go_idle();
+        self.service = next;
+        true
     }
 }
 

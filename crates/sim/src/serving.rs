@@ -67,6 +67,21 @@ impl Serving {
         CacheService::new(&self.shared)
     }
 
+    /// Another server over the same cache, for the same users: what this one's connections are handed over to.
+    pub fn successor(&self) -> Serving {
+        let Shared {
+            cache, options, auth, ..
+        } = &*self.shared;
+        Serving {
+            shared: Shared::new(Arc::clone(cache), options.clone(), auth.clone(), None),
+        }
+    }
+
+    /// What its workers share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// The cache.
     pub fn cache(&self) -> &Arc<Cache> {
         &self.shared.cache

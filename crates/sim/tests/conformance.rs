@@ -143,3 +143,29 @@ fn scrubjay_answers_in_process_what_is_sent_all_at_once() {
         runner::run_pipelined(script, &mut target, None)
     });
 }
+
+/// With a hand-over at every cut, and wherever else a worker's turn may end.
+fn check_handed_over(script: &Script, cuts: Cuts) -> Result<(), String> {
+    let serving = Serving::new(&script.arguments)?;
+    let shown = format!("handed over, {cuts:?}");
+    let mut target = InProcess::new(serving.service(), START, cuts);
+    target.hand_over_to(move || serving.service());
+    runner::run(script, &mut target, None).map_err(|why| format!("{shown}: {why}"))
+}
+
+#[test]
+fn scrubjay_answers_as_the_scripts_say_however_often_it_is_handed_over() {
+    check_all(&scripts(), |script| {
+        let len: usize = script.streams().values().map(Vec::len).sum();
+        let every = |first, step| check_handed_over(script, Cuts::Every { first, step });
+        if len > 200_000 {
+            check_handed_over(script, Cuts::Before((0..3_000).collect()))?;
+            return [4_096, 65_536].into_iter().try_for_each(|step| every(step, step));
+        }
+        every(1, 1)?;
+        if len <= TWO_PARTS_LEN_MAX {
+            return (1..len).try_for_each(|cut| check_handed_over(script, Cuts::Before(vec![cut])));
+        }
+        (1..=STEP).step_by(11).try_for_each(|first| every(first, STEP))
+    });
+}

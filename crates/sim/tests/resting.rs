@@ -58,9 +58,10 @@ fn an_idle_connection_that_has_moved_a_value_takes_little() {
     let serving = Serving::new(&["-m".to_owned(), "16".to_owned()]).expect("good options");
     let listener = Listener::tcp((Ipv4Addr::LOCALHOST, 0).into(), 64).expect("a free port");
     let address = listener.address().expect("a TCP address");
-    let sockets = Sockets::<_, datagrams::Socket> {
+    let sockets = Sockets::<_, datagrams::Socket, _> {
         listeners: vec![listener],
         udp: None,
+        carried: Vec::new(),
     };
     let config = Config {
         cores: Vec::new(),
@@ -82,10 +83,10 @@ fn an_idle_connection_that_has_moved_a_value_takes_little() {
             let opened = choice::open(None, 1, Clock::start())?;
             match opened.drivers {
                 Drivers::Epoll(drivers) => {
-                    scrubjay_net::run(config, drivers, sockets, counters, control, service)
+                    scrubjay_net::run(config, drivers, sockets, counters, control, service).map(drop)
                 }
                 Drivers::Uring(drivers) => {
-                    scrubjay_net::run(config, drivers, sockets, counters, control, service)
+                    scrubjay_net::run(config, drivers, sockets, counters, control, service).map(drop)
                 }
             }
         });

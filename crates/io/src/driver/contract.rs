@@ -8,10 +8,17 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use self::leaving::{
+    a_flood_leaves_whole, nothing_is_reported_that_nobody_wants,
+    what_has_come_leaves_with_its_connection_in_order, what_was_taken_arrives_or_leaves_with_its_connection,
+    who_hears_that_nothing_more_comes_may_still_send,
+};
 use super::epoll::Epoll;
 use super::uring::Uring;
 use super::{Driver, Interest, Listener, PeerAddress, Ready, Socket, datagrams};
 use crate::clock::Clock;
+
+mod leaving;
 
 /// How long anything may take before a test gives up, in waits of a tenth of a second.
 const PATIENCE: usize = 300;
@@ -53,6 +60,11 @@ contract!(
     a_wait_ends_in_time,
     a_connection_may_be_read_without_being_reported,
     datagrams_are_reported_until_received,
+    what_has_come_leaves_with_its_connection_in_order,
+    a_flood_leaves_whole,
+    what_was_taken_arrives_or_leaves_with_its_connection,
+    nothing_is_reported_that_nobody_wants,
+    who_hears_that_nothing_more_comes_may_still_send,
 );
 
 /// A driver by io_uring, unless that is forbidden here.

@@ -14,6 +14,7 @@ use crate::output::Output;
 use crate::service::{Handled, Next, Peer as Address, Service};
 
 mod groups;
+mod hand_over;
 mod shares;
 
 /// Lines that the service answers in one call.
@@ -31,6 +32,8 @@ struct Echo {
     /// How often the lines `repeat` and `copied` are sent back.
     repeats: usize,
     slept: usize,
+    /// No other server can go on with its sessions.
+    packs_nothing: bool,
     /// Lengths of what connections had sent, group by group.
     foreseen: Vec<Vec<usize>>,
 }
@@ -46,6 +49,21 @@ impl Service for Echo {
 
     fn close(&mut self, _session: usize) {
         self.open -= 1;
+    }
+
+    fn pack(&mut self, lines: usize, _input: &mut Vec<u8>) -> Option<Vec<u8>> {
+        self.open -= 1;
+        let packed = if lines == 0 {
+            Vec::new()
+        } else {
+            lines.to_le_bytes().to_vec()
+        };
+        Some(packed).filter(|_| !self.packs_nothing)
+    }
+
+    fn unpack(&mut self, _peer: Address, packed: &[u8]) -> Option<usize> {
+        self.open += 1;
+        packed.try_into().ok().map(usize::from_le_bytes)
     }
 
     fn begin_turn(&mut self, _now: Now) {}

@@ -1,5 +1,6 @@
 //! A connection that speaks the binary protocol: requests executed on the cache, replies encoded.
 
+mod carry;
 mod store;
 
 use scrubjay_cache::{Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice};

@@ -5,6 +5,7 @@
 //! this.
 
 mod binary;
+mod carry;
 mod text;
 
 use std::sync::Arc;

@@ -1,5 +1,9 @@
 //! A connection that speaks the classic text protocol or the meta protocol, mixed as it likes.
 
+mod carry;
+
+use std::borrow::Cow;
+
 use scrubjay_base::number::parse_i64;
 use scrubjay_cache::{
     Arith, ArithOutcome, Body, Delete, DeleteOutcome, Get, PinnedSlice, Refusal, Store, StoreMode,
@@ -48,6 +52,7 @@ enum Step {
 
 impl Step {
     fn swallow(left: usize, words: Option<Words>) -> Step {
+        let words = words.map(Cow::Borrowed);
         Step::Swallow(Box::new(Unwanted { left, words }))
     }
 }
@@ -63,7 +68,7 @@ struct Keys {
 #[derive(Debug)]
 struct Unwanted {
     left: usize,
-    words: Option<Words>,
+    words: Option<Cow<'static, str>>,
 }
 
 /// A large value on its way in.
@@ -71,6 +76,8 @@ struct Unwanted {
 struct Incoming {
     order: Order,
     key: Vec<u8>,
+    /// The request but for the value, for another server.
+    line: Box<[u8]>,
     upload: Upload,
 }
 
@@ -704,6 +711,7 @@ fn begin_value(
     *step = Step::Value(Box::new(Incoming {
         order,
         key: key.to_vec(),
+        line: input[..line_len].into(),
         upload,
     }));
     Progress::Consumed(line_len)
@@ -743,7 +751,9 @@ fn receive(
     let Step::Value(incoming) = std::mem::take(step) else {
         return Progress::Wait(0);
     };
-    let Incoming { order, key, upload } = *incoming;
+    let Incoming {
+        order, key, upload, ..
+    } = *incoming;
     if &input[..2] == b"\r\n" {
         order.store(context, &key, Body::Upload(upload), output.bytes());
     } else {
@@ -776,7 +786,7 @@ fn swallow(step: &mut Step, input: &[u8], output: &mut Output<PinnedSlice>) -> P
             if unwanted.left > 0 {
                 return Progress::Partial(len);
             }
-            if let Some(words) = unwanted.words {
+            if let Some(words) = &unwanted.words {
                 reply::line(output.bytes(), words);
             }
             *step = Step::Line;

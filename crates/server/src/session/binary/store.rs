@@ -23,7 +23,17 @@ struct Order {
 pub(super) struct Pending {
     order: Order,
     key: Box<[u8]>,
+    /// The request but for the value, for another server.
+    head: Box<[u8]>,
     upload: Upload,
+}
+
+impl Pending {
+    /// The request as far as it has come; `None` if its value was cut off.
+    pub(super) fn into_input(self) -> Option<Vec<u8>> {
+        let value = self.upload.received()?;
+        Some([&self.head[..], &value].concat())
+    }
 }
 
 impl Order {
@@ -135,6 +145,7 @@ pub(super) fn begin(
     *step = Step::Value(Box::new(Pending {
         order,
         key: key.into(),
+        head: input[..request.len].into(),
         upload: context
             .worker
             .begin_upload(value_len as usize, i64::from(order.exptime)),
@@ -164,7 +175,9 @@ pub(super) fn receive(
     let Step::Value(pending) = std::mem::replace(step, Step::Swallow(missing as u32)) else {
         return Progress::Consumed(len);
     };
-    let Pending { order, key, upload } = *pending;
+    let Pending {
+        order, key, upload, ..
+    } = *pending;
     match written {
         Ok(()) => order.store(context, &key, Body::Upload(upload), output.bytes()),
         Err(why) => {
