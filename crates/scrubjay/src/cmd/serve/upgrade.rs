@@ -96,8 +96,12 @@ impl Upgrade {
     /// Starts a successor, on a thread of its own; when it is ready the workers are told to hand over.
     pub fn begin(self: &Arc<Upgrade>, control: &Arc<Control>) {
         let mut state = self.state();
-        if control.stop() != Stop::No || !matches!(*state, State::Idle) {
-            return say("SIGUSR2: this server is being stopped or upgraded already");
+        if !matches!(*state, State::Idle) {
+            return say("SIGUSR2: this server is being upgraded already");
+        }
+        if control.stop() != Stop::No {
+            drop(state);
+            return self.failed("it is being stopped");
         }
         *state = State::Starting;
         drop(state);
@@ -116,10 +120,11 @@ impl Upgrade {
 
     /// The successor that the workers were told to hand over to.
     pub fn candidate(&self) -> Option<Candidate> {
-        match std::mem::take(&mut *self.state()) {
+        let mut state = self.state();
+        match std::mem::take(&mut *state) {
             State::Ready(candidate) => Some(candidate),
             other => {
-                *self.state() = other;
+                *state = other;
                 None
             }
         }
