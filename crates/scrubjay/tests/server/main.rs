@@ -13,4 +13,5 @@ mod replay;
 mod statistics;
 mod tls;
 mod udp;
+mod upgrade;
 mod why;
