@@ -7,6 +7,7 @@ use scrubjay_base::sync::whole::{AtomicBool, AtomicU32, AtomicU64, Mutex, Orderi
 use scrubjay_base::time::Now;
 
 use crate::api::{Cause, Config, Counters, CurvePoint, Refusal, SizeClass, Usage, item_size};
+use crate::checksum::Checksums;
 use crate::epoch::Epochs;
 use crate::error::CacheError;
 use crate::eviction::{Eviction, Place};
@@ -57,6 +58,7 @@ pub struct Cache {
     pub(crate) eviction: Eviction,
     pub(crate) ledger: Ledger,
     pub(crate) huge_pages: HugePages,
+    pub(crate) checksums: Checksums,
     /// Items in segments of an older incarnation than this are dead; 0 while no flush is being worked off.
     pub(crate) flush_below: OwnLine<AtomicU64>,
     /// The latest tick any worker has seen: all judge expiry by it, so that no worker serves what is dead to another.
@@ -592,6 +594,7 @@ impl Cache {
         let resizing = !crowd && self.step_index(&turn, PAGES_PER_MAINTENANCE);
         self.end_finished_flush();
         self.note_state(now);
+        self.sum_up(member, now);
         self.epochs.sleep(member);
         self.take_huge_pages(now);
         crowd || resizing

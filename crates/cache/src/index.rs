@@ -934,6 +934,10 @@ impl<'a> Locked<'a> {
     }
 }
 
-mod restart;
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+mod recover;
+mod restart;
+
+pub(crate) use recover::Visit;

@@ -238,6 +238,14 @@ impl Piece {
             len: (word & ((1 << PIECE_LENGTH_BITS) - 1)) as usize,
         }
     }
+
+    /// As `decode` of what may be anything.
+    fn try_decode(word: u64) -> Option<Piece> {
+        let units = word >> PIECE_LENGTH_BITS;
+        (1..1 << Location::BITS)
+            .contains(&units)
+            .then(|| Piece::decode(word))
+    }
 }
 
 impl<'a> ItemRef<'a> {
@@ -711,6 +719,10 @@ impl<'a> Room<'a> {
 
 // SAFETY: a room is exclusive access to its bytes; any one thread may have it.
 unsafe impl Send for Room<'_> {}
+
+mod checked;
+
+pub(crate) use checked::LEAST;
 
 #[cfg(test)]
 mod tests {

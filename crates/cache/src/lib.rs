@@ -7,6 +7,7 @@
 mod api;
 mod audit;
 mod cache;
+mod checksum;
 mod drain;
 mod epoch;
 mod error;
@@ -25,6 +26,7 @@ mod models;
 pub mod plan;
 mod pool;
 mod reclaim;
+mod recovery;
 mod restart;
 mod sampler;
 mod segment;

@@ -387,3 +387,5 @@ impl LineChange<'_, '_> {
         self.guard.header |= MOVED;
     }
 }
+
+mod repair;

@@ -36,6 +36,9 @@ pub(crate) const OPEN_MIN: u32 = 4;
 const HELD_SHARE: u32 = 16;
 const HELD_MIN: u32 = 2;
 
+/// No cache lives long enough to count further: what a file has above it is damage.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+
 /// In `Pool::open`: the log has no open segment.
 const NONE: u32 = u32::MAX;
 
@@ -113,12 +116,20 @@ impl Pool {
             let incarnation = header.incarnation.load(Ordering::Relaxed);
             // What was never used is zero.
             if incarnation == 0 {
+                if header.state() != SegmentState::Free {
+                    return None;
+                }
                 continue;
             }
-            state.next_incarnation = state.next_incarnation.max(incarnation.checked_add(1)?);
-            state.sealed_order = state
-                .sealed_order
-                .max(header.sealed_order.load(Ordering::Relaxed));
+            if incarnation > NUMBER_MAX {
+                return None;
+            }
+            state.next_incarnation = state.next_incarnation.max(incarnation + 1);
+            let order = header.sealed_order.load(Ordering::Relaxed);
+            if order > NUMBER_MAX {
+                return None;
+            }
+            state.sealed_order = state.sealed_order.max(order);
             state.untouched = segment.0 + 1;
             if header.resume(heap.segment_size() as u32)? == SegmentState::Free {
                 continue;
@@ -136,6 +147,10 @@ impl Pool {
                 }
                 state.open += 1;
             }
+        }
+        // All that was flushed is older than all that comes.
+        if heap.superblock().flush_below.load(Ordering::Relaxed) > state.next_incarnation {
+            return None;
         }
         let free = |segment: &SegmentId| heap.header(*segment).state() == SegmentState::Free;
         state.parked = (0..state.untouched).map(SegmentId).filter(free).rev().collect();
@@ -178,6 +193,7 @@ impl Pool {
     ) -> Option<SegmentId> {
         debug_assert_eq!(self.open[log].load(Ordering::Relaxed), NONE);
         let segment = state.take(heap, for_reclaim)?;
+        heap.forget_sum(segment);
         heap.header(segment)
             .open(state.next_incarnation, log, born.tick, born.inflation);
         state.next_incarnation += 1;

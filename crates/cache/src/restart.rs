@@ -13,6 +13,7 @@ use scrubjay_io::memory::MemoryFile;
 
 use crate::api::Config;
 use crate::cache::{Cache, GROWTH_MAX, check_limits, memory_min, segment_shift, segments_max};
+use crate::checksum::Checksums;
 use crate::epoch::Epochs;
 use crate::error::CacheError;
 use crate::eviction::Eviction;
@@ -24,6 +25,7 @@ use crate::index::{Index, first_pages};
 use crate::ledger::{self, Ledger};
 use crate::pool::Pool;
 use crate::reclaim::Reclaimer;
+use crate::recovery::{self, Found};
 use crate::segment::{Heap, PAGE_SIZE};
 use crate::sizes;
 use crate::superblock::{Cold, Head, Kept, Saved};
@@ -37,6 +39,10 @@ pub struct Recovered {
     pub clean: bool,
     /// Items that are there, the expired that nobody has noticed among them.
     pub items: u64,
+    /// Items that are gone because the segment they lay in was changed by somebody else: its checksum failed.
+    pub lost_to_checksums: u64,
+    /// Items that are gone because nothing sensible lay where the index said.
+    pub lost_unreadable: u64,
     /// Milliseconds that it took.
     pub millis: u64,
 }
@@ -138,25 +144,35 @@ impl Cache {
                 .ledger_bytes
                 .store(extent.ledger_bytes as u64, Ordering::Relaxed);
         }
-        let saved = superblock.saved().filter(|_| superblock.is_closed());
-        let clean = saved.is_some();
-        let Some(found) = saved else {
-            return Err(damaged("it was not closed"));
-        };
+        if !superblock.is_sane() {
+            return Err(damaged("its numbers cannot be"));
+        }
+        let opened = now.max(superblock.latest());
         let index = Index::resume(&heap, config.hash_seed, first_pages(config.memory_max))
             .ok_or_else(|| damaged("its index cannot be"))?;
+        let saved = superblock.saved().filter(|_| superblock.is_closed());
+        let clean = saved.is_some();
+        let found = match saved {
+            Some(items) => Found {
+                items,
+                ..Found::default()
+            },
+            None => recovery::recover(&heap, &index, tick(opened))
+                .ok_or_else(|| damaged("its index and its segments contradict each other"))?,
+        };
         let pool =
             Pool::resume(&heap, config.lock_memory).ok_or_else(|| damaged("its segments cannot be"))?;
         let recovered = Recovered {
             clean,
-            items: found.items,
+            items: found.items.items,
+            lost_to_checksums: found.spoilt,
+            lost_unreadable: found.unreadable,
             millis: 0,
         };
-        let opened = now.max(superblock.latest());
         let beginning = Beginning {
             index,
             pool,
-            found,
+            found: found.items,
             opened,
         };
         let cache = Cache::assemble(config, heap, beginning);
@@ -190,6 +206,7 @@ impl Cache {
             eviction: Eviction::new(config.memory_max),
             ledger,
             huge_pages: HugePages::default(),
+            checksums: Checksums::default(),
             flush_below: OwnLine::default(),
             tick: OwnLine(AtomicU32::new(0)),
             flush_at: OwnLine(AtomicU64::new(NO_FLUSH)),

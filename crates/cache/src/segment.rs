@@ -270,6 +270,20 @@ impl SegmentHeader {
     }
 }
 
+/// Where in each part of a segment but the first an item begins first: see [`SegmentHeader`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Starts([u32; PARTS - 1]);
+
+impl Starts {
+    /// An item from `start` to `end` follows on the last one.
+    #[inline]
+    pub(crate) fn note(&mut self, heap: &Heap, start: u32, end: u32) {
+        for part in heap.part(start) + 1..=heap.part(end).min(PARTS - 1) {
+            self.0[part - 1] = end;
+        }
+    }
+}
+
 /// How an append went.
 pub(crate) enum Append<'a> {
     /// These bytes are the caller's.
@@ -286,6 +300,7 @@ pub(crate) struct Heap {
     memory: Memory,
     superblock: *const Superblock,
     headers: *const SegmentHeader,
+    sums: *const AtomicU64,
     extents: [*const Line; 2],
     base: *mut u8,
     base_offset: usize,
@@ -327,22 +342,16 @@ impl Heap {
             pages_max,
             ..
         } = extent;
-        let [
-            headers_offset,
-            first_offset,
-            second_offset,
-            base_offset,
-            ledger_offset,
-            len,
-        ] = extent.offsets();
+        let [headers, sums, first, second, base_offset, ledger_offset, len] = extent.offsets();
         let memory = Memory::map(file, len)?;
         let start = memory.as_ptr();
         // SAFETY: the offsets are inside the mapping's length.
         let at = |offset: usize| unsafe { start.add(offset) };
         Ok(Heap {
             superblock: start.cast(),
-            headers: at(headers_offset).cast(),
-            extents: [at(first_offset).cast(), at(second_offset).cast()],
+            headers: at(headers).cast(),
+            sums: at(sums).cast(),
+            extents: [at(first).cast(), at(second).cast()],
             base: at(base_offset),
             base_offset,
             ledger_offset,
@@ -403,6 +412,13 @@ impl Heap {
         );
         // SAFETY: inside the header array by the assertion; headers are atomics in zero-filled memory.
         unsafe { &*self.headers.add(segment.0 as usize) }
+    }
+
+    /// Where a segment's checksum is kept.
+    pub(crate) fn sum_word(&self, segment: SegmentId) -> &AtomicU64 {
+        assert!(segment.0 < self.segments_max, "a segment of this heap");
+        // SAFETY: inside the array by the assertion; any bytes are a value.
+        unsafe { &*self.sums.add(segment.0 as usize) }
     }
 
     /// A page of extent `extent`.
@@ -471,6 +487,14 @@ impl Heap {
 
     pub(crate) fn segment_of(&self, location: Location) -> SegmentId {
         SegmentId((location.units() >> (self.segment_shift - self.unit_shift)) as u32)
+    }
+
+    /// The segment that a location lies in, and where in it; `None` if it is not in the heap.
+    pub(crate) fn place_of(&self, location: Location) -> Option<(SegmentId, u32)> {
+        let offset = location.units() << self.unit_shift;
+        let segment = SegmentId((offset >> self.segment_shift) as u32);
+        let in_segment = offset & ((1 << self.segment_shift) - 1);
+        (offset >> self.segment_shift < u64::from(self.segments_max)).then_some((segment, in_segment as u32))
     }
 
     pub(crate) fn location(&self, segment: SegmentId, offset: u32) -> Location {
@@ -681,3 +705,5 @@ pub(crate) fn prefetch(at: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
 }
+
+mod recover;

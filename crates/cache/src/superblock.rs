@@ -16,6 +16,7 @@ use scrubjay_io::memory::MemoryFile;
 use crate::api::Cause;
 use crate::eviction;
 use crate::line::{Line, SLOTS, TAG_BITS};
+use crate::pool::NUMBER_MAX;
 use crate::segment::{PAGE_LINES, SEGMENT_START, SegmentHeader};
 use crate::sizes;
 
@@ -275,7 +276,7 @@ fn judge(words: &[u64], boot_id: &[u8; 16]) -> Result<Kept, Cold> {
         return Err(Cold::OtherBoot);
     }
     let (state, latest) = match *words {
-        [state @ (IN_USE | CLOSED), latest, ..] => (state, latest),
+        [state @ (IN_USE | CLOSED), latest, ..] if latest < NUMBER_MAX => (state, latest),
         _ => return Err(Cold::Damaged("it was never finished".to_owned())),
     };
     Ok(Kept {
@@ -331,6 +332,14 @@ impl Superblock {
             sizes: sizes.map(|[items, bytes]| (*items, *bytes)).collect(),
         };
         (check(&words) == self.saved_check.load(Ordering::Relaxed)).then_some(saved)
+    }
+
+    /// Whether the words can be those of a cache.
+    pub(crate) fn is_sane(&self) -> bool {
+        let numbers = [&self.latest_nanos, &self.cas.0];
+        numbers
+            .iter()
+            .all(|word| word.load(Ordering::Relaxed) < NUMBER_MAX)
     }
 
     /// The latest moment that is known.

@@ -1,4 +1,5 @@
-//! A cache that is closed and taken up again: what survives, what does not, and when it is refused.
+//! A cache that is closed, or whose process dies at rest, and that is taken up again: what survives, what does not, and when
+//! it is refused.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail so")]
 
@@ -54,10 +55,10 @@ fn has(worker: &mut Worker, key: u64) -> bool {
     .is_some()
 }
 
-/// Closes the cache and gives its file.
-fn close(cache: Arc<Cache>, now: Now) -> MemoryFile {
+/// Closes the cache, or just leaves it, and gives its file.
+fn leave(cache: Arc<Cache>, now: Now, closes: bool) -> MemoryFile {
     let file = cache.memory_file().try_clone().unwrap();
-    assert!(cache.close(now));
+    assert!(!closes || cache.close(now));
     file
 }
 
@@ -75,6 +76,10 @@ fn maintain(cache: &Cache, now: Now) {
 
 #[test]
 fn everything_is_there_again_and_counts_go_on() {
+    [true, false].into_iter().for_each(check_everything_is);
+}
+
+fn check_everything_is(closes: bool) {
     let cache = Cache::new(Config::new(MEMORY)).unwrap();
     let mut worker = cache.worker();
     worker.begin_turn(Now::from_secs(1));
@@ -88,9 +93,9 @@ fn everything_is_there_again_and_counts_go_on() {
     worker.delete(&Delete::key(b"5"));
     drop(worker);
     let (usage, classes) = (cache.usage(), cache.size_classes());
-    let file = close(cache, Now::from_secs(2));
+    let file = leave(cache, Now::from_secs(2), closes);
     let (cache, recovered) = reopen(file, Config::new(MEMORY), Now::from_secs(60)).unwrap();
-    assert_eq!((recovered.clean, recovered.items), (true, 50_000));
+    assert_eq!((recovered.clean, recovered.items), (closes, 50_000));
     cache.audit();
     let mut worker = cache.worker();
     worker.begin_turn(Now::from_secs(60));
@@ -120,6 +125,10 @@ fn everything_is_there_again_and_counts_go_on() {
 
 #[test]
 fn what_expires_or_is_flushed_while_nobody_is_there_is_gone_and_counted_once() {
+    [true, false].into_iter().for_each(check_what_expires);
+}
+
+fn check_what_expires(closes: bool) {
     let cache = Cache::new(Config::new(MEMORY)).unwrap();
     let mut worker = cache.worker();
     worker.begin_turn(Now::from_secs(1));
@@ -127,7 +136,7 @@ fn what_expires_or_is_flushed_while_nobody_is_there_is_gone_and_counted_once() {
         put(&mut worker, key, if key < 400 { 10 } else { 100 });
     }
     drop(worker);
-    let file = close(cache, Now::from_secs(2));
+    let file = leave(cache, Now::from_secs(2), closes);
     let (cache, _) = reopen(file, Config::new(MEMORY), Now::from_secs(12)).unwrap();
     let mut worker = cache.worker();
     worker.begin_turn(Now::from_secs(12));
@@ -139,14 +148,14 @@ fn what_expires_or_is_flushed_while_nobody_is_there_is_gone_and_counted_once() {
     worker.begin_turn(Now::from_secs(12));
     worker.flush_all(20);
     drop(worker);
-    let file = close(cache, Now::from_secs(13));
+    let file = leave(cache, Now::from_secs(13), closes);
     // Still waiting, then due while it is closed.
     let (cache, _) = reopen(file, Config::new(MEMORY), Now::from_secs(20)).unwrap();
     let mut worker = cache.worker();
     worker.begin_turn(Now::from_secs(20));
     assert!(has(&mut worker, 500));
     drop(worker);
-    let file = close(cache, Now::from_secs(21));
+    let file = leave(cache, Now::from_secs(21), closes);
     let (cache, _) = reopen(file, Config::new(MEMORY), Now::from_secs(40)).unwrap();
     let mut worker = cache.worker();
     worker.begin_turn(Now::from_secs(40));
@@ -160,6 +169,10 @@ fn what_expires_or_is_flushed_while_nobody_is_there_is_gone_and_counted_once() {
 
 #[test]
 fn a_resize_under_way_goes_on() {
+    [true, false].into_iter().for_each(check_a_resize);
+}
+
+fn check_a_resize(closes: bool) {
     let cache = Cache::new(Config::new(MEMORY)).unwrap();
     let mut worker = cache.worker();
     worker.begin_turn(Now::from_secs(1));
@@ -169,7 +182,7 @@ fn a_resize_under_way_goes_on() {
         key += 1;
     }
     drop(worker);
-    let file = close(cache, Now::from_secs(2));
+    let file = leave(cache, Now::from_secs(2), closes);
     let (cache, _) = reopen(file, Config::new(MEMORY), Now::from_secs(3)).unwrap();
     assert!(cache.usage().index_is_resizing);
     cache.audit();
@@ -186,6 +199,10 @@ fn a_resize_under_way_goes_on() {
 
 #[test]
 fn a_full_cache_goes_on_evicting_within_another_limit() {
+    [true, false].into_iter().for_each(check_a_full);
+}
+
+fn check_a_full(closes: bool) {
     let mut memory = MEMORY;
     let cache = Cache::new(Config::new(memory)).unwrap();
     let mut file = None;
@@ -220,7 +237,7 @@ fn a_full_cache_goes_on_evicting_within_another_limit() {
             "{usage:?}"
         );
         assert_eq!(present.counters().evictions_beyond_bound, 0);
-        file = Some(close(present, now));
+        file = Some(leave(present, now, closes));
         memory = [MEMORY / 8, MEMORY, MEMORY / 2, 2 * MEMORY, MEMORY][round as usize % 5];
     }
 }
@@ -234,7 +251,7 @@ fn a_file_that_cannot_be_taken_up_says_why() {
     file.set_len(1 << 20).unwrap();
     assert_eq!(look(&file, &boot).unwrap(), Err(Cold::Empty));
     let cache = Cache::create(Config::new(MEMORY), file.try_clone().unwrap()).unwrap();
-    drop(close(cache, now));
+    drop(leave(cache, now, true));
     assert_eq!(look(&file, &[1; 16]).unwrap(), Err(Cold::OtherBoot));
     for memory in [MEMORY / 8 - 4096, 8 * MEMORY + 4096] {
         let refused = reopen(file.try_clone().unwrap(), Config::new(memory), now).unwrap_err();

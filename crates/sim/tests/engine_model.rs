@@ -90,8 +90,9 @@ enum Operation {
         millis: u64,
     },
     Maintain,
-    /// The cache is closed, and opened again after some time with a limit of so many MiB.
+    /// The cache is closed or just left, and opened again after some time with a limit of so many MiB.
     Restart {
+        closes: bool,
         millis: u64,
         mebibytes: usize,
     },
@@ -265,7 +266,8 @@ fn operations() -> impl Strategy<Value = Operation> {
         1 => delays.prop_map(|delay| Operation::Flush { delay }),
         3 => (0..12_u64).prop_map(|quarters| Operation::Wait { millis: quarters * 250 }),
         1 => Just(Operation::Maintain),
-        1 => (0..12_u64, 32..128_usize).prop_map(|(quarters, mebibytes)| Operation::Restart {
+        1 => (any::<bool>(), 0..12_u64, 32..128_usize).prop_map(|(closes, quarters, mebibytes)| Operation::Restart {
+            closes,
             millis: quarters * 250,
             mebibytes,
         }),
@@ -382,21 +384,25 @@ impl Both {
             }
             Operation::Wait { millis } => self.turn(*millis),
             Operation::Maintain => self.maintain(),
-            Operation::Restart { millis, mebibytes } => self.restart(*millis, *mebibytes),
+            Operation::Restart {
+                closes,
+                millis,
+                mebibytes,
+            } => self.restart(*closes, *millis, *mebibytes),
         }
     }
 
-    fn restart(&mut self, millis: u64, mebibytes: usize) {
+    fn restart(&mut self, closes: bool, millis: u64, mebibytes: usize) {
         let cache = self.worker.cache().clone();
         let file = cache.memory_file().try_clone().unwrap();
         let elsewhere = Cache::new(Config::new(1 << 20)).unwrap();
         self.worker = elsewhere.worker();
-        assert!(cache.close(self.now), "no worker is left");
+        assert!(!closes || cache.close(self.now), "no worker is left");
         let items = cache.usage().items;
         drop(cache);
         self.now = self.now.plus_nanos(millis * 1_000_000);
         let kept = look(&file, &boot_id().unwrap()).unwrap().expect("a cache");
-        assert!(kept.clean && kept.latest <= self.now);
+        assert!(kept.clean == closes && kept.latest <= self.now);
         let config = Config {
             memory_max: mebibytes << 20,
             // What the file says counts.
@@ -405,7 +411,8 @@ impl Both {
             ..config()
         };
         let (cache, recovered) = Cache::reopen(config, file, &kept, self.now).unwrap();
-        assert_eq!((recovered.clean, recovered.items), (true, items));
+        assert_eq!((recovered.clean, recovered.items), (closes, items));
+        assert_eq!((recovered.lost_to_checksums, recovered.lost_unreadable), (0, 0));
         cache.audit();
         self.worker = cache.worker();
         self.turn(0);

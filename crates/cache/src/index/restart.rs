@@ -56,14 +56,15 @@ impl Index {
         self.frontier.store(frontier, Ordering::Release);
     }
 
-    /// The tables that hold slots: extent, pages, and the first page that still counts.
-    fn tables(&self) -> Vec<(usize, usize, usize)> {
+    /// The tables that hold slots, the second of no pages but while the index is resized: extent, pages, and the first page
+    /// that still counts.
+    pub(super) fn tables(&self) -> [(usize, usize, usize); 2] {
         let geometry = self.geometry();
-        if geometry.next_pages == 0 {
-            return vec![(geometry.extent, geometry.pages, 0)];
-        }
-        let frontier = self.frontier.load(Ordering::Acquire) as usize;
-        vec![
+        let frontier = match geometry.next_pages {
+            0 => 0,
+            _ => self.frontier.load(Ordering::Acquire) as usize,
+        };
+        [
             (geometry.extent, geometry.pages, frontier),
             (1 - geometry.extent, geometry.next_pages, 0),
         ]

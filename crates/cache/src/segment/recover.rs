@@ -1,0 +1,95 @@
+//! A segment after a crash, before anybody else looks at it.
+
+use scrubjay_base::sync::whole::Ordering;
+
+use super::{Heap, SEGMENT_START, SegmentHeader, SegmentId, SegmentState, Starts};
+use crate::eviction::LOGS;
+use crate::item::Room;
+
+impl SegmentHeader {
+    /// Settles what its users left half done. Returns where its items end at the latest, or `None` if it holds none. What is
+    /// known of single items is forgotten: they are counted anew.
+    pub(crate) fn settle(&self, size: u32, tick: u32) -> Option<u32> {
+        let state = self.state();
+        let is_new = self.incarnation.load(Ordering::Relaxed) == 0;
+        if is_new || matches!(state, SegmentState::Free | SegmentState::Retired) {
+            self.set_state(SegmentState::Free);
+            return None;
+        }
+        if !self.inflation().is_finite() {
+            self.inflation.store(0, Ordering::Relaxed);
+        }
+        let opened = self.opened_tick().min(tick);
+        self.opened_tick.store(opened, Ordering::Relaxed);
+        self.bins.store(0, Ordering::Relaxed);
+        self.expiring
+            .iter()
+            .for_each(|bin| bin.store(0, Ordering::Relaxed));
+        self.max_deadline.store(0, Ordering::Relaxed);
+        let (end, offset) = (
+            self.end.load(Ordering::Relaxed),
+            self.write_offset.load(Ordering::Relaxed),
+        );
+        let whole = SEGMENT_START..=size;
+        let has_log = self.log() < LOGS;
+        if state == SegmentState::Open && end == 0 && whole.contains(&offset) && has_log {
+            return Some(offset);
+        }
+        if !has_log {
+            self.log.store(0, Ordering::Relaxed);
+        }
+        // It was closed, sealed or being emptied. If nobody came to say where it ends, the rest becomes room given up.
+        let limit = if whole.contains(&end) { end } else { size };
+        self.seal_at(limit, size);
+        Some(limit)
+    }
+
+    /// Takes no more items.
+    pub(crate) fn seal_at(&self, limit: u32, size: u32) {
+        self.end.store(limit, Ordering::Relaxed);
+        self.write_offset.store(size + 1, Ordering::Relaxed);
+        self.set_state(SegmentState::Sealed);
+    }
+
+    /// Nothing in it is of use.
+    pub(crate) fn give_up(&self) {
+        self.set_state(SegmentState::Free);
+    }
+
+    /// So many of its bytes are live; `false` if it does not have so many.
+    pub(crate) fn set_live(&self, live: u64) -> bool {
+        let dead = u64::from(self.used()).checked_sub(live);
+        if let Some(dead) = dead {
+            self.dead.store(dead as u32, Ordering::Relaxed);
+        }
+        dead.is_some()
+    }
+
+    pub(crate) fn set_starts(&self, starts: &Starts) {
+        for (start, found) in self.part_starts.iter().zip(starts.0) {
+            start.store(found, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Heap {
+    /// Makes `start..end` of a segment, where no item lies that a slot names, room that was given up; `false` if that cannot
+    /// be: no room is so small or so odd.
+    pub(crate) fn fill_gap(&self, segment: SegmentId, start: u32, end: u32, starts: &mut Starts) -> bool {
+        let len = end.saturating_sub(start) as usize;
+        if len == 0 {
+            return start == end;
+        }
+        if len < crate::item::LEAST || self.aligned(len) != len || end as usize > self.segment_size() {
+            return false;
+        }
+        starts.note(self, start, end);
+        // SAFETY: inside the segment by the comparison above, aligned as all that is put there. No slot names what lies
+        // there, and nobody else uses the heap yet.
+        unsafe {
+            let offset = ((segment.0 as usize) << self.segment_shift) + start as usize;
+            Room::new(self.base.add(offset), len, self.location(segment, start)).fill();
+        }
+        true
+    }
+}
