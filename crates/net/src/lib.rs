@@ -7,6 +7,7 @@ pub mod counters;
 mod datagrams;
 mod memory;
 pub mod output;
+pub mod relay;
 mod roll;
 pub mod server;
 pub mod service;

@@ -41,6 +41,8 @@ pub struct Secure<D> {
     steps_left: u32,
     /// What connections are reported by that are not established.
     handshaking: HashSet<u64>,
+    /// What connections are reported by that have ciphertext which another driver had received: reported at the next wait.
+    unread: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -138,6 +140,28 @@ impl<D: Driver> Secure<D> {
             buffers: None,
             steps_left: HANDSHAKE_STEPS_PER_TURN,
             handshaking: HashSet::new(),
+            unread: Vec::new(),
+        }
+    }
+
+    /// Has a connection reported whose ciphertext is not all in its socket.
+    fn note_unread(&mut self, session: &Session) {
+        if session.has_released() {
+            self.unread.push(session.token);
+        }
+    }
+
+    /// Reports what [`Secure::note_unread`] noted.
+    fn report_unread(&mut self, ready: &mut Vec<Ready>) {
+        for token in self.unread.drain(..) {
+            match ready.iter_mut().find(|ready| ready.token == token) {
+                Some(ready) => ready.readable = true,
+                None => ready.push(Ready {
+                    token,
+                    readable: true,
+                    writable: false,
+                }),
+            }
         }
     }
 
@@ -339,7 +363,13 @@ impl<D: Driver> Driver for Secure<D> {
 
     fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()> {
         self.steps_left = HANDSHAKE_STEPS_PER_TURN;
+        let timeout_ms = if self.unread.is_empty() {
+            timeout_ms
+        } else {
+            Some(0)
+        };
         self.plain.wait(timeout_ms, ready)?;
+        self.report_unread(ready);
         if self.buffers.is_some() {
             // Reading goes on where it waited for room to write. Elsewhere a read too many finds nothing.
             ready
@@ -354,8 +384,12 @@ impl<D: Driver> Driver for Secure<D> {
 
     fn add(&mut self, socket: &Self::Socket, token: u64) -> io::Result<()> {
         if let Some(session) = &socket.session {
-            session.borrow_mut().token = token;
-            self.handshaking.insert(token);
+            let mut session = session.borrow_mut();
+            session.token = token;
+            if session.is_handshaking() {
+                self.handshaking.insert(token);
+            }
+            self.note_unread(&session);
         }
         self.plain.add(&socket.plain, token)
     }
@@ -367,6 +401,9 @@ impl<D: Driver> Driver for Secure<D> {
             session.waits_to_write = interest == Interest::Read && !session.unsent().is_empty();
             if session.waits_to_write {
                 wanted = Interest::Write;
+            }
+            if interest == Interest::Read {
+                self.note_unread(&session);
             }
         }
         self.plain.change(&socket.plain, token, wanted)
@@ -423,6 +460,7 @@ impl<D: Driver> Driver for Secure<D> {
                 let session = &mut *session.borrow_mut();
                 let result = self.read_encrypted(&socket.plain, session, buffer);
                 let goes_on = matches!(&result, Err(error) if is_block(error));
+                self.note_unread(session);
                 if session.is_handshaking() && !goes_on {
                     session.fail();
                 }

@@ -102,6 +102,11 @@ impl Session {
         std::mem::take(&mut self.owed)
     }
 
+    /// Whether there is ciphertext that had come before the connection was given back.
+    pub(crate) fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
     /// Moves ciphertext that had come before the connection was given back to `into`; returns how much.
     pub(crate) fn take_released(&mut self, into: &mut [u8]) -> usize {
         let len = self.released.len().min(into.len());

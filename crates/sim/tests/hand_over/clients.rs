@@ -18,7 +18,8 @@ pub struct Client {
 /// So many clients in each state, each with keys of its own; they log in first where they have to.
 pub fn clients(guarded: bool, each: usize) -> Vec<Client> {
     let mut all: Vec<Client> = (0..each)
-        .flat_map(|number| text_clients(number).into_iter().chain(binary_clients(number)))
+        .flat_map(|number| [writers(number), readers(number), binary_clients(number)])
+        .flatten()
         .collect();
     for client in all.iter_mut().filter(|_| guarded) {
         let login = match client.before.first() {
@@ -50,23 +51,12 @@ fn set(key: &str, value: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-fn text_clients(number: usize) -> Vec<Client> {
+fn writers(number: usize) -> Vec<Client> {
     let key = format!("key{number}");
-    let large = set(&format!("large{number}"), &bytes(VALUE_LEN, number));
-    let get = format!("get large{number}\r\n").into_bytes();
     let upload = set(&format!("upload{number}"), &bytes(UPLOAD_LEN, number));
     let read_upload = format!("get upload{number}\r\n").into_bytes();
-    let many = format!(" large{number}").repeat(100).into_bytes();
-    // A line so long that its keys are taken as they come.
-    let more = format!(" large{number}{}", " none".repeat(100))
-        .repeat(40)
-        .into_bytes();
     let too_large = set(&key, &bytes(3_000_000, number));
     vec![
-        text("idle from the start", b"", b"version\r\n"),
-        text("idle", b"version\r\n", b"version\r\n"),
-        text("half a line", b"version\r\nver", b"sion\r\n"),
-        text("a line but for its last byte", b"version\r", b"\n"),
         text(
             "half a small value",
             format!("set small{number} 0 0 10\r\nhello").as_bytes(),
@@ -93,6 +83,27 @@ fn text_clients(number: usize) -> Vec<Client> {
             &[&too_large[2_000_000..], b"version\r\n"].concat(),
         ),
         text(
+            "meta, quietly",
+            format!("ms {key} S5 q\r\nvalue\r\nmg none v q\r\nmg {key} v k q\r\nms {key} S").as_bytes(),
+            format!("3 q O7\r\nnew\r\nmg {key} v O8 q\r\nmn\r\n").as_bytes(),
+        ),
+    ]
+}
+
+fn readers(number: usize) -> Vec<Client> {
+    let large = set(&format!("large{number}"), &bytes(VALUE_LEN, number));
+    let get = format!("get large{number}\r\n").into_bytes();
+    let many = format!(" large{number}").repeat(100).into_bytes();
+    // A line so long that its keys are taken as they come.
+    let more = format!(" large{number}{}", " none".repeat(100))
+        .repeat(40)
+        .into_bytes();
+    vec![
+        text("idle from the start", b"", b"version\r\n"),
+        text("idle", b"version\r\n", b"version\r\n"),
+        text("half a line", b"version\r\nver", b"sion\r\n"),
+        text("a line but for its last byte", b"version\r", b"\n"),
+        text(
             "much unread",
             &[&large[..], &get.repeat(100)].concat(),
             b"version\r\n",
@@ -111,11 +122,6 @@ fn text_clients(number: usize) -> Vec<Client> {
             "an endless multi-get",
             &[&large[..], b"get", &more, b" non"].concat(),
             &[b"e", &more[..], b"\r\nversion\r\n"].concat(),
-        ),
-        text(
-            "meta, quietly",
-            format!("ms {key} S5 q\r\nvalue\r\nmg none v q\r\nmg {key} v k q\r\nms {key} S").as_bytes(),
-            format!("3 q O7\r\nnew\r\nmg {key} v O8 q\r\nmn\r\n").as_bytes(),
         ),
         text(
             "closing",

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
-use scrubjay_net::{Config, Limits, Sockets, Stop};
+use scrubjay_net::{Carried, Config, Control, Limits, Sockets, Stop, relay};
+use scrubjay_server::carry::{self, RELAY_NANOS_MAX};
 use scrubjay_server::service::Shared;
 use scrubjay_sim::serving::Serving;
+use scrubjay_tls::{Certificate, Secure, Tls};
 
 /// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Workers of a server.
 const WORKERS: usize = 2;
@@ -21,35 +23,57 @@ pub trait Real: Driver<Socket = Socket, Listener = Listener, Datagrams = datagra
 
 impl<D> Real for D where D: Driver<Socket = Socket, Listener = Listener, Datagrams = datagrams::Socket> + Send {}
 
+/// What servers are like.
+pub struct Kind<D> {
+    /// Options.
+    pub options: Vec<String>,
+    /// Makes drivers.
+    pub driver: fn() -> D,
+    /// Certificates, if connections are encrypted.
+    pub tls: Option<Arc<Tls>>,
+    /// A hand-over comes to nothing: the same server goes on with its connections, keys and all. Else they go as to another
+    /// process.
+    pub stays: bool,
+}
+
 /// The servers, as a test sees them.
 pub struct Servers {
     address: SocketAddr,
-    /// The present one.
-    current: Mutex<Arc<Shared>>,
+    /// The present one, and how many there were before.
+    current: Mutex<(Arc<Shared>, usize)>,
     /// Bytes that those before it have read.
     read_before: Mutex<u64>,
+    /// Ends relays.
+    relays: Control,
 }
 
 impl Servers {
     /// Starts the first server, and stops the last when `body` is done.
-    pub fn run<D: Real, R>(options: &[String], driver: fn() -> D, body: impl FnOnce(&Servers) -> R) -> R {
+    pub fn run<D: Real, R>(kind: &Kind<D>, body: impl FnOnce(&Servers) -> R) -> R {
         let listener = Listener::tcp((Ipv4Addr::LOCALHOST, 0).into(), 1_024).unwrap();
-        let first = Serving::new(options).unwrap();
+        let first = Serving::new(&kind.options).unwrap();
         let servers = Servers {
             address: listener.address().unwrap(),
-            current: Mutex::new(Arc::clone(first.shared())),
+            current: Mutex::new((Arc::clone(first.shared()), 0)),
             read_before: Mutex::new(0),
+            relays: Control::default(),
+        };
+        let listener = match &kind.tls {
+            None => scrubjay_tls::Listener::plain(listener),
+            Some(tls) => scrubjay_tls::Listener::secure(listener, tls, Certificate::NotAsked),
         };
         std::thread::scope(|scope| {
-            let running = scope.spawn(|| servers.serve(driver, first, listener));
-            let outcome = body(&servers);
+            let servers = &servers;
+            let running = scope.spawn(move || servers.serve(kind, first, listener));
+            let outcome = body(servers);
             servers.current().control.stop_now();
+            servers.relays.stop_now();
             running.join().unwrap();
             outcome
         })
     }
 
-    fn serve<D: Real>(&self, driver: fn() -> D, first: Serving, listener: Listener) {
+    fn serve<D: Real>(&self, kind: &Kind<D>, first: Serving, listener: scrubjay_tls::Listener<Listener>) {
         let config = Config {
             cores: Vec::new(),
             limits: Limits {
@@ -67,29 +91,43 @@ impl Servers {
             udp: None,
             carried: Vec::new(),
         };
-        loop {
-            let drivers = (0..WORKERS).map(|_| driver()).collect();
-            let shared = Arc::clone(serving.shared());
-            let make = |_| serving.service();
-            let ended =
-                scrubjay_net::run(&config, drivers, sockets, &shared.net, &shared.control, make).unwrap();
-            if shared.control.stop() != Stop::HandOver {
-                return;
+        std::thread::scope(|scope| {
+            loop {
+                let drivers = (0..WORKERS).map(|_| Secure::new((kind.driver)())).collect();
+                let shared = Arc::clone(serving.shared());
+                let make = |_| serving.service();
+                let ended =
+                    scrubjay_net::run(&config, drivers, sockets, &shared.net, &shared.control, make).unwrap();
+                if shared.control.stop() != Stop::HandOver {
+                    return;
+                }
+                assert_eq!(shared.net.curr_connections.load(Ordering::Relaxed), 0);
+                let mut carried = ended.carried;
+                if kind.stays {
+                    assert!(shared.control.serve_again());
+                } else {
+                    let (parted, pairs) = part(carried);
+                    carried = parted;
+                    if !pairs.is_empty() {
+                        let driver = Secure::new((kind.driver)());
+                        scope.spawn(|| relay::run(driver, pairs, RELAY_NANOS_MAX, &self.relays).unwrap());
+                    }
+                    serving = serving.successor();
+                    *self.read_before.lock().unwrap() += shared.net.bytes_read();
+                }
+                sockets = Sockets {
+                    listeners: ended.listeners,
+                    udp: None,
+                    carried,
+                };
+                let mut current = self.current.lock().unwrap();
+                *current = (Arc::clone(serving.shared()), current.1 + 1);
             }
-            assert_eq!(shared.net.curr_connections.load(Ordering::Relaxed), 0);
-            sockets = Sockets {
-                listeners: ended.listeners,
-                udp: None,
-                carried: ended.carried,
-            };
-            serving = serving.successor();
-            *self.read_before.lock().unwrap() += shared.net.bytes_read();
-            *self.current.lock().unwrap() = Arc::clone(serving.shared());
-        }
+        });
     }
 
     fn current(&self) -> Arc<Shared> {
-        Arc::clone(&self.current.lock().unwrap())
+        Arc::clone(&self.current.lock().unwrap().0)
     }
 
     /// A new connection.
@@ -117,8 +155,21 @@ impl Servers {
 
     /// Has the present server hand over, and waits until the next one is there.
     pub fn hand_over(&self) {
-        let before = self.current();
+        let (before, count) = self.current.lock().unwrap().clone();
         before.control.hand_over();
-        self.wait_until(|| !Arc::ptr_eq(&before, &self.current()));
+        self.wait_until(|| self.current.lock().unwrap().1 > count);
     }
+}
+
+type Passed = Vec<Carried<scrubjay_tls::Socket<Socket>>>;
+
+/// As to another process: what is not encrypted goes, what is gets a relay.
+fn part(carried: Passed) -> (Passed, Vec<relay::Pair<scrubjay_tls::Socket<Socket>>>) {
+    let parted = carry::part(carried, Socket::pair);
+    assert_eq!(parted.lost, 0);
+    let plain = parted.carried.into_iter().map(|carried| {
+        let (carried, socket) = carried.over(());
+        carried.over(scrubjay_tls::Socket::plain(socket)).0
+    });
+    (plain.collect(), parted.relayed)
 }
