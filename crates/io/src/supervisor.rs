@@ -119,6 +119,17 @@ pub fn tell(state: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(())
 }
 
+/// Tells the service manager that files are being read anew; `READY=1` ends that.
+///
+/// # Errors
+/// As [`tell`].
+pub fn tell_reloading() -> io::Result<()> {
+    // It compares this with its own clock, to tell this reload from one before.
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
+    tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"), &[])
+}
+
 /// Has the service manager keep `fd` until the next start, where it comes back under `name`.
 ///
 /// # Errors

@@ -90,6 +90,11 @@ impl<L> Listener<L> {
         &self.plain
     }
 
+    /// As [`Listener::below`], without what encrypts.
+    pub fn into_below(self) -> L {
+        self.plain
+    }
+
     /// What is asked of clients; `None` if nothing is encrypted.
     pub fn asked(&self) -> Option<Certificate> {
         self.tls.as_ref().map(|(_, asked)| *asked)

@@ -235,13 +235,13 @@ fn serve_requests(
     };
     start_helpers(&shared, &beside, &upgrade).map_err(|error| refused("cannot start a thread", error))?;
     upgrade.report();
-    if let Some(predecessor) = predecessor {
-        predecessor.serving();
-    }
     home.store();
     // One that does not listen is none.
     let _ = supervisor::tell("READY=1", &[]);
-    let ran = serve_until_told(shared, &mut home, &beside, &upgrade, drivers, sockets);
+    if let Some(predecessor) = predecessor {
+        predecessor.serving();
+    }
+    let ran = serve_until_told(shared, &mut home, beside, &upgrade, drivers, sockets);
     let ended = ran.map_err(|error| refused("the server had to stop", error))?;
     if ended == End::HandedOver {
         // Files and sockets' paths are another's now: nothing is tidied up.
@@ -384,8 +384,15 @@ fn start_helpers(shared: &Arc<Shared>, beside: &Beside, upgrade: &Arc<Upgrade>) 
             let signal = process::wait_signal();
             let is_stopping = !matches!(control.stop(), Stop::No | Stop::HandOver);
             match signal {
-                Signal::Reload => reload(users.as_deref(), tls.as_deref(), clock),
+                Signal::Reload => {
+                    // One that does not listen is none.
+                    let _ = supervisor::tell_reloading();
+                    reload(users.as_deref(), tls.as_deref(), clock);
+                    let _ = supervisor::tell("READY=1", &[]);
+                }
                 Signal::Upgrade => upgrade.begin(&control),
+                // What is left to do is done for others' clients, and can be broken off.
+                Signal::Stop | Signal::StopGracefully if upgrade.is_over() => process::leave(0),
                 // Whoever asks twice is in a hurry.
                 Signal::Stop if is_stopping => control.stop_now(),
                 Signal::Stop | Signal::StopGracefully => {

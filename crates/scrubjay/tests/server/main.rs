@@ -10,6 +10,7 @@ mod options;
 mod plan;
 mod process;
 mod replay;
+mod restart;
 mod statistics;
 mod tls;
 mod udp;

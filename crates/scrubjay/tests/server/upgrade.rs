@@ -9,7 +9,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::kit::{Dir, PATIENCE, Server, ask, scrubjay, signal, until};
+use crate::kit::{Dir, PATIENCE, Server, ask, scrubjay, signal, until, wait};
+use crate::tls::{Certificates, check};
 
 /// Clients at work during an upgrade.
 const CLIENTS: usize = 100;
@@ -31,7 +32,8 @@ impl Replaceable {
             .args(["-p", "-1", "-P"])
             .arg(&pid_file)
             .args(options.split_whitespace())
-            .stdin(Stdio::null());
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         let server = Server::start_command(command);
         Replaceable {
             dir,
@@ -47,8 +49,9 @@ impl Replaceable {
     /// What is started from now on.
     fn replace(&self, text: Option<&str>) {
         let path = self.dir.path("scrubjay");
-        std::fs::remove_file(&path).expect("ours");
+        let _ = std::fs::remove_file(&path);
         match text {
+            Some("") => {}
             Some(text) => {
                 std::fs::write(&path, text).expect("ours");
                 std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("ours");
@@ -134,7 +137,9 @@ fn a_unix_socket_goes_along_and_is_removed_by_the_last() {
     let dir = Dir::new();
     let (path, pid_file) = (dir.path("socket"), dir.path("pid"));
     let line = format!("-s {} -P {}", path.display(), pid_file.display());
-    let mut child = scrubjay(&line).stderr(Stdio::null()).spawn().expect("starts");
+    let mut command = scrubjay(&line);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("starts");
     let stream = until(|| UnixStream::connect(&path).ok()).expect("listens");
     assert_eq!(ask(&stream, "set a 0 0 1\r\nx"), "STORED");
     until(|| pid_file.exists().then_some(())).expect("a pid file");
@@ -164,11 +169,27 @@ fn a_login_goes_along() {
 }
 
 #[test]
+fn an_encrypted_connection_goes_on_through_the_old_process() {
+    let certificates = Certificates::new();
+    let old = Replaceable::start(&certificates.options());
+    let mut stream = certificates.connect(&old.server);
+    check(&mut stream, b"set a 0 0 1\r\nx\r\nset b 0 0 2\r\ny", b"STORED\r\n");
+    let output = old.upgrade();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    check(&mut stream, b"z\r\nmg b v\r\n", b"STORED\r\nVA 2\r\nyz\r\n");
+    check(&mut certificates.connect(&old.server), b"mg b v\r\n", b"VA 2\r\nyz\r\n");
+    drop(stream);
+    let mut old = old;
+    // With its last connection the old process ends.
+    assert_eq!(wait(&mut old.server.child).expect("it ends").code(), Some(0));
+}
+
+#[test]
 fn whatever_is_wrong_with_the_new_program_the_old_one_serves_on() {
     let dir = Dir::new();
     let users = dir.path("users");
     std::fs::write(&users, "anna:secret\n").expect("ours");
-    let old = Replaceable::start(&format!("-t 2 -U -1 -o admin=0"));
+    let old = Replaceable::start("-t 2 -U -1 -o admin=0");
     let before = old.pid();
     let mut stream = old.server.connect();
     assert_eq!(talk(&mut stream, b"set a 0 0 1\r\nx\r\nset b 0 0 2\r\ny", 1), ["STORED"]);
@@ -176,7 +197,7 @@ fn whatever_is_wrong_with_the_new_program_the_old_one_serves_on() {
     let wrong_users = dir.path("wrong");
     std::fs::write(&wrong_users, "no colon\n").expect("ours");
     let cases = [
-        ("no program at all".to_owned(), "cannot be started"),
+        (String::new(), "cannot be started"),
         ("#!/bin/sh\nexit 3\n".to_owned(), "exit status 3"),
         ("#!/bin/sh\nkill -9 $$\n".to_owned(), "gone"),
         (format!("#!/bin/sh\nexec {program} \"$@\" --nonsense\n"), "exit status 1"),
@@ -246,7 +267,10 @@ fn an_upgrade_under_load_breaks_no_connection_and_no_reply() {
         };
         let longest = std::thread::scope(|scope| {
             let clients: Vec<_> = (0..CLIENTS)
-                .map(|own| scope.spawn(move_client(&old.server, own, &is_over, &requests)))
+                .map(|own| {
+                    let (server, is_over, requests) = (&old.server, &is_over, &requests);
+                    scope.spawn(move || client(server, own, is_over, requests))
+                })
                 .collect();
             for _ in 0..3 {
                 more(5_000);
@@ -266,13 +290,4 @@ fn an_upgrade_under_load_breaks_no_connection_and_no_reply() {
         );
         assert!(longest < PATIENCE);
     }
-}
-
-fn move_client<'a>(
-    server: &'a Server,
-    own: usize,
-    is_over: &'a AtomicBool,
-    requests: &'a AtomicU64,
-) -> impl FnOnce() -> Duration + Send + 'a {
-    move || client(server, own, is_over, requests)
 }

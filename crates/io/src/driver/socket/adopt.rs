@@ -39,8 +39,8 @@ impl Listener {
         self.path.as_deref()
     }
 
-    /// Gives the listener away: its path stays when this is dropped.
-    pub fn leave_path(&mut self) {
+    /// Closes the socket here and leaves its path, which somebody else has now.
+    pub fn leave_path(mut self) {
         self.path = None;
     }
 }
@@ -92,11 +92,10 @@ mod tests {
     #[test]
     fn a_path_stays_when_its_listener_was_given_away() {
         let path = std::env::temp_dir().join(format!("scrubjay-adopt-{}", std::process::id()));
-        let mut listener = Listener::unix(&path, 0o700, 16).unwrap();
+        let listener = Listener::unix(&path, 0o700, 16).unwrap();
         assert_eq!(listener.path().as_ref(), Some(&path));
         let copy = listener.as_fd().try_clone_to_owned().unwrap();
         listener.leave_path();
-        drop(listener);
         assert!(path.exists());
         drop(Listener::adopt(copy, Some(path.clone())).unwrap());
         assert!(!path.exists());

@@ -11,9 +11,11 @@ use std::time::Duration;
 use scrubjay_base::time::Now;
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::choice::{self, Drivers};
+use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
 use scrubjay_io::supervisor;
 use scrubjay_io::thread::{Bell, spawn};
+use scrubjay_net::relay::{self, Pair};
 use scrubjay_net::{Control, Stop};
 use scrubjay_server::service::{CacheService, Shared};
 use scrubjay_tls::Secure;
@@ -33,6 +35,9 @@ const MAINTENANCE_PAUSE: Duration = Duration::from_millis(1);
 
 /// How often the files of certificates are looked at.
 const CERTIFICATES_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long encrypted connections go on through the process that had them before an upgrade.
+const RELAY_MAX: Duration = Duration::from_secs(60);
 
 /// How long a thread may take to end; one that is in the middle of something long is left behind.
 const END_PATIENCE: Duration = Duration::from_secs(2);
@@ -61,13 +66,13 @@ pub enum End {
 pub fn serve_until_told(
     mut shared: Arc<Shared>,
     home: &mut Home,
-    beside: &Beside,
+    beside: Beside,
     upgrade: &Upgrade,
     mut drivers: Drivers,
     mut sockets: Served,
 ) -> std::io::Result<End> {
     loop {
-        let round = Round::start(&shared, beside)?;
+        let round = Round::start(&shared, &beside)?;
         let ran = match drivers {
             Drivers::Epoll(drivers) => run_workers(drivers, sockets, &shared),
             Drivers::Uring(drivers) => run_workers(drivers, sockets, &shared),
@@ -78,9 +83,11 @@ pub fn serve_until_told(
         let Some(candidate) = upgrade.candidate() else {
             return Ok(End::Stopped);
         };
-        let why = match hand_over(&candidate, &mut left, beside, &shared.control) {
-            Ok(()) => {
+        let why = match hand_over(&candidate, &mut left, &beside, &shared.control) {
+            Ok(ends) => {
                 upgrade.done(&candidate);
+                drop(shared);
+                pass_on(left, ends, beside)?;
                 return Ok(End::HandedOver);
             }
             Err(why) => candidate.end(&why),
@@ -108,15 +115,48 @@ fn hand_over(
     left: &mut Left,
     beside: &Beside,
     control: &Control,
-) -> Result<(), String> {
+) -> Result<Vec<Socket>, String> {
     if control.stop() != Stop::HandOver {
         return Err("this server was told to stop".to_owned());
     }
-    candidate.give(left, &beside.admin)?;
-    candidate.go().inspect_err(|_| {
-        // It may have answered some of what they asked: nobody can tell how the conversations go on.
-        left.carried.clear();
-    })
+    let ends = candidate.give(left, &beside.admin)?;
+    match candidate.go() {
+        Ok(()) => Ok(ends),
+        Err(why) => {
+            // It may have answered some of what they asked: nobody can tell how the conversations go on.
+            left.carried.clear();
+            Err(why)
+        }
+    }
+}
+
+/// Closes what another process has now, and passes on what encrypted connections and that process say to each other over
+/// `ends`, until they have ended.
+fn pass_on(left: Left, ends: Vec<Socket>, beside: Beside) -> std::io::Result<()> {
+    for listener in left.listeners {
+        // Its path is the other one's.
+        listener.into_below().leave_path();
+    }
+    drop((left.udp, beside.admin));
+    let encrypted = left.carried.into_iter().filter(|carried| carried.socket.below().is_none());
+    let pairs: Vec<_> = encrypted
+        .zip(ends)
+        .map(|(carried, end)| Pair {
+            client: carried.socket,
+            server: scrubjay_tls::Socket::plain(end),
+        })
+        .collect();
+    if pairs.is_empty() {
+        return Ok(());
+    }
+    say(&format!(
+        "{} encrypted connections go through this process, {} s at most",
+        pairs.len(),
+        RELAY_MAX.as_secs()
+    ));
+    let driver = Secure::new(Epoll::new(beside.clock)?);
+    // Nobody stops it: whoever is told to, ends.
+    relay::run(driver, pairs, RELAY_MAX.as_nanos() as u64, &Control::default())
 }
 
 fn run_workers<D>(drivers: Vec<D>, sockets: Served, shared: &Arc<Shared>) -> std::io::Result<Left>

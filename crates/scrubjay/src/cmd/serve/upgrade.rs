@@ -58,6 +58,8 @@ enum State {
     Idle,
     Starting,
     Ready(Candidate),
+    /// Another process serves.
+    Over,
 }
 
 /// How this server is upgraded.
@@ -137,6 +139,11 @@ impl Upgrade {
         self.post(&format!("{FAILED}{why}"));
     }
 
+    /// Whether another process serves in this one's place.
+    pub fn is_over(&self) -> bool {
+        matches!(*self.state(), State::Over)
+    }
+
     fn post(&self, text: &str) {
         notices::post(&notice_name(std::process::id()), text);
         // Whoever asked the keeper waits there.
@@ -183,6 +190,7 @@ impl Upgrade {
     /// Everything is the successor's: says so to whoever should know.
     pub fn done(&self, candidate: &Candidate) {
         let pid = candidate.child.id();
+        *self.state() = State::Over;
         say(&format!("upgraded: process {pid} serves"));
         // Nobody there to be told is nobody who needs to know.
         let _ = supervisor::tell(&format!("MAINPID={pid}"), &[]);
@@ -207,11 +215,12 @@ impl Candidate {
         }
     }
 
-    /// Sends it everything that `left` and `admin` hold, of which nothing is touched.
+    /// Sends it everything that `left` and `admin` hold, of which nothing is touched. Encrypted connections stay here, as their
+    /// keys do: it gets another one in place of each, whose other ends are returned in the same order.
     ///
     /// # Errors
     /// It does not take it: see that it [`end`](Candidate::end)s.
-    pub fn give(&self, left: &Left, admin: &[Listener]) -> Result<(), String> {
+    pub fn give(&self, left: &Left, admin: &[Listener]) -> Result<Vec<Socket>, String> {
         self.channel
             .set_patience(PAUSE_PATIENCE)
             .map_err(|error| error.to_string())?;
@@ -222,17 +231,18 @@ impl Candidate {
             return Err(format!("{} sockets are listened on, more than {FDS_MAX} cannot be passed on", files.len()));
         }
         send(&self.channel, &Message::Sockets(roles), &files)?;
+        let (own, theirs) = replacements(left)?;
+        let mut replacements = theirs.iter();
         let (mut batch, mut batch_files, mut len) = (Vec::new(), Vec::new(), 0);
         for carried in &left.carried {
-            let Some(socket) = carried.socket.below() else {
-                continue;
-            };
+            let socket = carried.socket.below().or_else(|| replacements.next());
             let conversation = Conversation::of(carried);
             len += conversation.len();
             batch.push(conversation);
-            batch_files.push(socket.as_fd());
+            batch_files.push(socket.expect("one for each that is encrypted").as_fd());
             if batch.len() == FDS_MAX || len >= BATCH_BYTES {
-                send(&self.channel, &Message::Connections(std::mem::take(&mut batch)), &batch_files)?;
+                let message = Message::Connections(std::mem::take(&mut batch));
+                send(&self.channel, &message, &batch_files)?;
                 batch_files.clear();
                 len = 0;
             }
@@ -240,7 +250,7 @@ impl Candidate {
         send(&self.channel, &Message::Connections(batch), &batch_files)?;
         send(&self.channel, &Message::End, &[])?;
         match receive(&self.channel)?.0 {
-            Message::Attached => Ok(()),
+            Message::Attached => Ok(own),
             other => Err(unexpected(other)),
         }
     }
@@ -254,4 +264,12 @@ impl Candidate {
             other => Err(unexpected(other)),
         }
     }
+}
+
+/// A pair of connections for each that is encrypted: ends of this process, ends of the other.
+fn replacements(left: &Left) -> Result<(Vec<Socket>, Vec<Socket>), String> {
+    let encrypted = left.carried.iter().filter(|carried| carried.socket.below().is_none());
+    let pairs: Result<Vec<_>, _> = encrypted.map(|_| Socket::pair()).collect();
+    let pairs = pairs.map_err(|error| format!("encrypted connections cannot be relayed: {error}"))?;
+    Ok(pairs.into_iter().unzip())
 }
