@@ -12,9 +12,18 @@ use crate::run::{Outcome, capture, exists, must};
 
 /// Files that are copied as they are: from where, to where.
 const COPIES: [(&str, &str); 7] = [
-    ("deploy/systemd/scrubjay.service", "usr/lib/systemd/system/scrubjay.service"),
-    ("deploy/systemd/scrubjay.socket", "usr/lib/systemd/system/scrubjay.socket"),
-    ("deploy/systemd/scrubjay.sysusers", "usr/lib/sysusers.d/scrubjay.conf"),
+    (
+        "deploy/systemd/scrubjay.service",
+        "usr/lib/systemd/system/scrubjay.service",
+    ),
+    (
+        "deploy/systemd/scrubjay.socket",
+        "usr/lib/systemd/system/scrubjay.socket",
+    ),
+    (
+        "deploy/systemd/scrubjay.sysusers",
+        "usr/lib/sysusers.d/scrubjay.conf",
+    ),
     ("deploy/systemd/scrubjay.default", "etc/default/scrubjay"),
     ("LICENSE", "usr/share/doc/scrubjay/copyright"),
     ("COMPAT.md", "usr/share/doc/scrubjay/COMPAT.md"),
@@ -24,9 +33,18 @@ const COPIES: [(&str, &str); 7] = [
 /// What the program prints itself: its words, and where that goes.
 const PRINTED: [(&[&str], &str); 4] = [
     (&["man"], "usr/share/man/man1/scrubjay.1"),
-    (&["completions", "bash"], "usr/share/bash-completion/completions/scrubjay"),
-    (&["completions", "zsh"], "usr/share/zsh/vendor-completions/_scrubjay"),
-    (&["completions", "fish"], "usr/share/fish/vendor_completions.d/scrubjay.fish"),
+    (
+        &["completions", "bash"],
+        "usr/share/bash-completion/completions/scrubjay",
+    ),
+    (
+        &["completions", "zsh"],
+        "usr/share/zsh/vendor-completions/_scrubjay",
+    ),
+    (
+        &["completions", "fish"],
+        "usr/share/fish/vendor_completions.d/scrubjay.fish",
+    ),
 ];
 
 /// Files of `deploy/debian`, and whether they are run.
@@ -108,7 +126,10 @@ pub fn test(root: &Path, target: &Path, program: &Path) -> Outcome {
         check_units(root, target, program)
     });
     match tested {
-        Ok(gap) => Outcome::counted(true, gap.map_or_else(String::new, |gap| format!("NOT COVERED: {gap}\n"))),
+        Ok(gap) => Outcome::counted(
+            true,
+            gap.map_or_else(String::new, |gap| format!("NOT COVERED: {gap}\n")),
+        ),
         Err(why) => Outcome::of(Err(why)),
     }
 }
@@ -147,7 +168,9 @@ fn check_units(root: &Path, target: &Path, program: &Path) -> Result<Option<Stri
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let text = text.replace("/usr/bin/scrubjay", &program.display().to_string());
         // Whoever runs the test may have no such user.
-        let text = text.replace("User=scrubjay", "User=root").replace("Group=scrubjay", "Group=root");
+        let text = text
+            .replace("User=scrubjay", "User=root")
+            .replace("Group=scrubjay", "Group=root");
         write(&folder.join(name), text.as_bytes(), 0o644)?;
     }
     let mut verify = Command::new("systemd-analyze");
@@ -158,7 +181,10 @@ fn check_units(root: &Path, target: &Path, program: &Path) -> Result<Option<Stri
     match complaints[..] {
         [] if success => Ok(None),
         // A container has no systemd to ask.
-        [] => Ok(Some(format!("systemd units, systemd-analyze cannot run here: {}", said.trim()))),
+        [] => Ok(Some(format!(
+            "systemd units, systemd-analyze cannot run here: {}",
+            said.trim()
+        ))),
         _ => Err(complaints.join("\n")),
     }
 }

@@ -88,8 +88,7 @@ impl Channel {
 
     fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let sent =
-                rustix::io::retry_on_intr(|| rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL))?;
+            let sent = rustix::io::retry_on_intr(|| rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL))?;
             bytes = &bytes[sent..];
         }
         Ok(())

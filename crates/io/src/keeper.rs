@@ -235,7 +235,8 @@ impl Watch {
             PollFd::new(&self.signals, PollFlags::IN),
         ];
         rustix::io::retry_on_intr(|| poll(&mut files, timeout.as_ref()))?;
-        let [has_report, has_signal] = [0, 1].map(|index: usize| files[index].revents().contains(PollFlags::IN));
+        let [has_report, has_signal] =
+            [0, 1].map(|index: usize| files[index].revents().contains(PollFlags::IN));
         if has_report {
             let mut bytes = [0; 4];
             let len = rustix::io::read(&self.reports, &mut bytes)?;

@@ -29,7 +29,12 @@ pub fn post(name: &str, text: &str) {
     let bytes = &text.as_bytes()[..text.len().min(LEN_MAX)];
     if let Ok((socket, address)) = open(name) {
         // Nobody may be there, and whoever does not read misses something.
-        let _ = sendto(&socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT, &address);
+        let _ = sendto(
+            &socket,
+            bytes,
+            SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+            &address,
+        );
     }
 }
 

@@ -45,9 +45,7 @@ impl Program {
         is_apart: bool,
     ) -> io::Result<Child> {
         let mut command = Command::new(&self.path);
-        command
-            .args(&self.arguments)
-            .stdin(std::process::Stdio::null());
+        command.args(&self.arguments).stdin(std::process::Stdio::null());
         // Where it began is gone: paths that do not depend on it still lead somewhere.
         if let Some(folder) = self.folder.as_ref().filter(|folder| folder.is_dir()) {
             command.current_dir(folder);

@@ -66,7 +66,9 @@ pub fn given() -> io::Result<Vec<Given>> {
     (FIRST..FIRST + count.clamp(0, COUNT_MAX))
         .map(|number| {
             let fd = inherited(number).map_err(|error| {
-                io::Error::other(format!("LISTEN_FDS announces {count} files, but {number}: {error}"))
+                io::Error::other(format!(
+                    "LISTEN_FDS announces {count} files, but {number}: {error}"
+                ))
             })?;
             let name = names.next().filter(|name| !name.is_empty()).unwrap_or("unknown");
             Ok(Given {
@@ -108,7 +110,8 @@ pub fn tell(state: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
         path => SocketAddrUnix::new(path)?,
     };
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {

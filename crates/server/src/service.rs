@@ -69,8 +69,16 @@ impl Shared {
     /// the cache itself counts.
     pub fn over(&self, cache: Arc<Cache>) -> Arc<Shared> {
         let load = |flag: &AtomicU8| AtomicU8::new(flag.load(Ordering::Relaxed));
-        let counters = self.counters.lock().expect("nothing panics under this lock").clone();
-        let baseline = self.baseline.lock().expect("nothing panics under this lock").clone();
+        let counters = self
+            .counters
+            .lock()
+            .expect("nothing panics under this lock")
+            .clone();
+        let baseline = self
+            .baseline
+            .lock()
+            .expect("nothing panics under this lock")
+            .clone();
         Arc::new(Shared {
             cache,
             options: self.options.clone(),

@@ -223,7 +223,12 @@ fn serve_requests(
     let listeners = streams.into_iter().map(|place| place.guarded(tls.as_ref()));
     let sockets = Served {
         listeners: listeners.collect(),
-        udp: udp_served(&options, datagrams.into_iter().map(|(address, sockets)| (address.port(), sockets))),
+        udp: udp_served(
+            &options,
+            datagrams
+                .into_iter()
+                .map(|(address, sockets)| (address.port(), sockets)),
+        ),
         carried,
     };
     let auth = users.as_ref().map(UsersFile::auth);

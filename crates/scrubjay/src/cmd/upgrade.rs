@@ -75,7 +75,8 @@ fn upgrade(matches: &ArgMatches) -> Result<String, (String, u8)> {
         .map_err(|error| unusable(format!("process {pid} cannot be asked (SIGUSR2): {error}")))?;
     let wait = matches.get_one("wait").copied().unwrap_or(60);
     let notice = inbox.next(Duration::from_secs(wait)).map_err(|_| {
-        let why = format!("process {pid} has not said within {wait} seconds what came of it; look at its log");
+        let why =
+            format!("process {pid} has not said within {wait} seconds what came of it; look at its log");
         unusable(why)
     })?;
     if let Some(new) = notice.strip_prefix(DONE) {

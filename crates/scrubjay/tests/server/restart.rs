@@ -124,12 +124,18 @@ fn a_stop_and_a_start_bring_everything_back_and_time_goes_on() {
     assert_eq!(ask(&stream, "mg short v"), "EN");
     assert_eq!(ask(&stream, "mg gone v"), "EN");
     assert_eq!(ask(&stream, "mg long f s"), "HD f3 s4");
-    let left: u32 = ask(&stream, "mg long t").replace("HD t", "").parse().expect("seconds");
+    let left: u32 = ask(&stream, "mg long t")
+        .replace("HD t", "")
+        .parse()
+        .expect("seconds");
     assert!((900..999).contains(&left), "{left}");
     assert_eq!(ask(&stream, "incr number 2"), "7");
     for number in 0..1000 {
         let value = format!("{number}").repeat(100);
-        assert_eq!(ask(&stream, &format!("mg key-{number} s")), format!("HD s{}", value.len()));
+        assert_eq!(
+            ask(&stream, &format!("mg key-{number} s")),
+            format!("HD s{}", value.len())
+        );
     }
     assert!(place.said().contains("after a clean end"), "{}", place.said());
     stop(&mut child, "USR1");
@@ -153,7 +159,9 @@ fn what_is_no_cache_is_left_alone_and_what_cannot_be_used_is_said() {
     let dir = Dir::in_memory();
     let path = dir.path("letter");
     std::fs::write(&path, "Dear reader,\n".repeat(1000)).expect("ours");
-    let output = scrubjay(&format!("-p -1 -e {}", path.display())).output().expect("it runs");
+    let output = scrubjay(&format!("-p -1 -e {}", path.display()))
+        .output()
+        .expect("it runs");
     assert_ne!(output.status.code(), Some(0));
     assert!(std::fs::read_to_string(&path).expect("ours").starts_with("Dear"));
 
@@ -165,7 +173,11 @@ fn what_is_no_cache_is_left_alone_and_what_cannot_be_used_is_said() {
     command.args(["-m", "2000"]);
     let mut child = place.start_as(command);
     assert_eq!(ask(place.connect(), "mg a v"), "EN");
-    assert!(place.said().contains("warning: the memory file was made with"), "{}", place.said());
+    assert!(
+        place.said().contains("warning: the memory file was made with"),
+        "{}",
+        place.said()
+    );
     stop(&mut child, "TERM");
 }
 
@@ -197,8 +209,15 @@ fn a_keeper_follows_an_upgrade() {
     let after = read_pid(&place.pid_file());
     assert_ne!(before, after);
     // Through the keeper, too.
-    let output = scrubjay(&format!("upgrade --pid {}", keeper.id())).output().expect("it runs");
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = scrubjay(&format!("upgrade --pid {}", keeper.id()))
+        .output()
+        .expect("it runs");
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     signal(read_pid(&place.pid_file()), "KILL");
     let killed = read_pid(&place.pid_file());
     until(|| (read_pid(&place.pid_file()) != killed).then_some(())).expect("another one");
@@ -228,7 +247,10 @@ struct Writer {
 }
 
 fn value(key: &str, version: u32) -> Vec<u8> {
-    let mut random = StdRng::seed_from_u64(key.bytes().fold(u64::from(version), |sum, byte| sum * 31 + u64::from(byte)));
+    let mut random = StdRng::seed_from_u64(
+        key.bytes()
+            .fold(u64::from(version), |sum, byte| sum * 31 + u64::from(byte)),
+    );
     let len = random.random_range(0..3000);
     let mut value = format!("{key} version {version} ").into_bytes();
     value.extend((0..len).map(|_| random.random::<u8>()));
@@ -293,7 +315,9 @@ impl Writer {
         for key in 0..KEYS {
             let name = self.name(key);
             let known = &mut self.known[key];
-            (&mut &*stream).write_all(format!("mg {name} f v\r\n").as_bytes()).expect("writable");
+            (&mut &*stream)
+                .write_all(format!("mg {name} f v\r\n").as_bytes())
+                .expect("writable");
             let mut line = String::new();
             reader.read_line(&mut line).expect("an answer");
             let Some(head) = line.trim_end().strip_prefix("VA ") else {
@@ -315,7 +339,10 @@ impl Writer {
             let mut bytes = vec![0; len.parse::<usize>().expect("a length") + 2];
             std::io::Read::read_exact(&mut reader, &mut bytes).expect("a value");
             bytes.truncate(bytes.len() - 2);
-            assert!(bytes == value(&name, version), "seed {seed}: {name}: not the bytes of version {version}");
+            assert!(
+                bytes == value(&name, version),
+                "seed {seed}: {name}: not the bytes of version {version}"
+            );
             assert!(
                 (known.floor..=known.given).contains(&version),
                 "seed {seed}: {name}: version {version}, {:?} to {} were possible",
@@ -342,7 +369,8 @@ fn kill_again_and_again(options: &str, rounds: u64, seed: u64) {
         let target = random.random_range(1_000..4_000);
         let life = SETTLED + Duration::from_millis(random.random_range(50..400));
         let mut killed = begun;
-        let server = until(|| place.pid_file().exists().then(|| read_pid(&place.pid_file()))).expect("a pid file");
+        let server =
+            until(|| place.pid_file().exists().then(|| read_pid(&place.pid_file()))).expect("a pid file");
         std::thread::scope(|scope| {
             for writer in &mut writers {
                 let (stream, acknowledged) = (place.connect(), &acknowledged);
@@ -397,7 +425,9 @@ fn activated(name: &str, file: impl Into<std::os::fd::OwnedFd>, options: &str) -
     let script = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
     command.args(["-c", script, env!("CARGO_BIN_EXE_scrubjay")]);
     command.args(options.split_whitespace());
-    command.env("LISTEN_FDNAMES", name).stdin(Stdio::from(file.into()));
+    command
+        .env("LISTEN_FDNAMES", name)
+        .stdin(Stdio::from(file.into()));
     command
 }
 
@@ -408,14 +438,22 @@ fn sockets_of_a_service_manager_are_served_in_place_of_others() {
     let options = format!("-t 1 -p 1 -P {}", place.pid_file().display());
     let mut child = place.start_as(activated("cache", listener, &options));
     assert_eq!(ask(place.connect(), "mn"), "MN");
-    assert!(place.said().contains("(Unix socket)") && !place.said().contains(":1 (TCP)"), "{}", place.said());
+    assert!(
+        place.said().contains("(Unix socket)") && !place.said().contains(":1 (TCP)"),
+        "{}",
+        place.said()
+    );
     stop(&mut child, "TERM");
     assert!(place.dir.path("socket").exists(), "it is not ours to remove");
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let mut command = activated("cache", listener, &options);
-    let mut child = command.stdout(Stdio::null()).stderr(place.log()).spawn().expect("starts");
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(place.log())
+        .spawn()
+        .expect("starts");
     let stream = std::net::TcpStream::connect(address).expect("it listens already");
     assert_eq!(ask(stream, "mn"), "MN");
     stop(&mut child, "TERM");
@@ -434,14 +472,22 @@ fn a_service_manager_is_told_and_gives_the_memory_back() {
     };
     let memory = |path: &Path| {
         let mut options = std::fs::File::options();
-        options.read(true).write(true).create(true).open(path).expect("ours")
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .open(path)
+            .expect("ours")
     };
     let path = place.dir.path("held");
     for round in 0..2 {
         let mut command = activated("memory", memory(&path), &place.options);
         command.env("NOTIFY_SOCKET", &inbox_path);
         let mut child = place.start_as(command);
-        assert!(next(&inbox).starts_with("FDSTORE=1\nFDNAME=memory"), "round {round}");
+        assert!(
+            next(&inbox).starts_with("FDSTORE=1\nFDNAME=memory"),
+            "round {round}"
+        );
         assert_eq!(next(&inbox), "READY=1");
         let stream = place.connect();
         match round {

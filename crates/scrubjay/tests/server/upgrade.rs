@@ -35,6 +35,7 @@ impl Replaceable {
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let server = Server::start_command(command);
+        until(|| pid_file.exists().then_some(())).expect("a pid file");
         Replaceable {
             dir,
             server,
@@ -160,7 +161,10 @@ fn a_login_goes_along() {
     std::fs::write(&users, "anna:secret\n").expect("ours");
     let old = Replaceable::start(&format!("-Y {}", users.display()));
     let mut stream = old.server.connect();
-    assert_eq!(talk(&mut stream, b"set x 0 0 11\r\nanna secret\r\n", 1), ["STORED"]);
+    assert_eq!(
+        talk(&mut stream, b"set x 0 0 11\r\nanna secret\r\n", 1),
+        ["STORED"]
+    );
     assert_eq!(talk(&mut stream, b"set a 0 0 1\r\nx\r\n", 1), ["STORED"]);
     let output = old.upgrade();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -173,11 +177,19 @@ fn an_encrypted_connection_goes_on_through_the_old_process() {
     let certificates = Certificates::new();
     let old = Replaceable::start(&certificates.options());
     let mut stream = certificates.connect(&old.server);
-    check(&mut stream, b"set a 0 0 1\r\nx\r\nset b 0 0 2\r\ny", b"STORED\r\n");
+    check(
+        &mut stream,
+        b"set a 0 0 1\r\nx\r\nset b 0 0 2\r\ny",
+        b"STORED\r\n",
+    );
     let output = old.upgrade();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     check(&mut stream, b"z\r\nmg b v\r\n", b"STORED\r\nVA 2\r\nyz\r\n");
-    check(&mut certificates.connect(&old.server), b"mg b v\r\n", b"VA 2\r\nyz\r\n");
+    check(
+        &mut certificates.connect(&old.server),
+        b"mg b v\r\n",
+        b"VA 2\r\nyz\r\n",
+    );
     drop(stream);
     let mut old = old;
     // With its last connection the old process ends.
@@ -192,7 +204,10 @@ fn whatever_is_wrong_with_the_new_program_the_old_one_serves_on() {
     let old = Replaceable::start("-t 2 -U -1 -o admin=0");
     let before = old.pid();
     let mut stream = old.server.connect();
-    assert_eq!(talk(&mut stream, b"set a 0 0 1\r\nx\r\nset b 0 0 2\r\ny", 1), ["STORED"]);
+    assert_eq!(
+        talk(&mut stream, b"set a 0 0 1\r\nx\r\nset b 0 0 2\r\ny", 1),
+        ["STORED"]
+    );
     let program = env!("CARGO_BIN_EXE_scrubjay");
     let wrong_users = dir.path("wrong");
     std::fs::write(&wrong_users, "no colon\n").expect("ours");
@@ -200,8 +215,17 @@ fn whatever_is_wrong_with_the_new_program_the_old_one_serves_on() {
         (String::new(), "cannot be started"),
         ("#!/bin/sh\nexit 3\n".to_owned(), "exit status 3"),
         ("#!/bin/sh\nkill -9 $$\n".to_owned(), "gone"),
-        (format!("#!/bin/sh\nexec {program} \"$@\" --nonsense\n"), "exit status 1"),
-        (format!("#!/bin/sh\nexec {program} \"$@\" -U 0 -Y {}\n", wrong_users.display()), "-Y"),
+        (
+            format!("#!/bin/sh\nexec {program} \"$@\" --nonsense\n"),
+            "exit status 1",
+        ),
+        (
+            format!(
+                "#!/bin/sh\nexec {program} \"$@\" -U 0 -Y {}\n",
+                wrong_users.display()
+            ),
+            "-Y",
+        ),
         // It gets as far as the sockets: the workers have ended and begin again.
         (format!("#!/bin/sh\nexec {program} \"$@\" -t 1\n"), "-t 2"),
         // It gets as far as the memory.
@@ -243,10 +267,18 @@ fn client(server: &Server, own: usize, is_over: &AtomicBool, requests: &AtomicU6
             break;
         }
         let value = format!("{own} {version} {}", "x".repeat((version % 700) as usize));
-        let request = format!("set key-{own} 7 0 {}\r\n{value}\r\nget key-{own}\r\n", value.len());
-        let expected = format!("STORED\r\nVALUE key-{own} 7 {}\r\n{value}\r\nEND\r\n", value.len());
+        let request = format!(
+            "set key-{own} 7 0 {}\r\n{value}\r\nget key-{own}\r\n",
+            value.len()
+        );
+        let expected = format!(
+            "STORED\r\nVALUE key-{own} 7 {}\r\n{value}\r\nEND\r\n",
+            value.len()
+        );
         let sent = Instant::now();
-        stream.write_all(request.as_bytes()).expect("the connection lives");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the connection lives");
         reply.resize(expected.len(), 0);
         stream.read_exact(&mut reply).expect("an answer");
         longest = longest.max(sent.elapsed());

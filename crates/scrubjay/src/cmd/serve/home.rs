@@ -44,7 +44,11 @@ impl Home {
     ///
     /// # Errors
     /// What the operating system says.
-    pub fn find(options: &Options, arrival: &mut Arrival, offered: Option<OwnedFd>) -> Result<Home, OptionError> {
+    pub fn find(
+        options: &Options,
+        arrival: &mut Arrival,
+        offered: Option<OwnedFd>,
+    ) -> Result<Home, OptionError> {
         let is_offered = offered.is_some();
         let stored = arrival.given.iter().position(|given| given.name == NAME);
         let stored = stored.map(|index| arrival.given.remove(index).fd);
@@ -168,7 +172,9 @@ impl Home {
             return;
         }
         if let Err(error) = supervisor::store(NAME, &self.file) {
-            say(&format!("warning: the service manager does not take the memory: {error}"));
+            say(&format!(
+                "warning: the service manager does not take the memory: {error}"
+            ));
         }
     }
 
@@ -180,9 +186,15 @@ impl Home {
     fn claim(&mut self) -> Result<(), OptionError> {
         let claim = self.file.claim().map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => {
-                let who = self.file.owner().map_or("another process".to_owned(), |pid| format!("process {pid}"));
+                let who = self
+                    .file
+                    .owner()
+                    .map_or("another process".to_owned(), |pid| format!("process {pid}"));
                 let what = "the cache in this memory file is in use";
-                refused(what, format!("{who} has it; stop that one first, or give another -e"))
+                refused(
+                    what,
+                    format!("{who} has it; stop that one first, or give another -e"),
+                )
             }
             _ => refused("cannot claim the memory file", error),
         })?;
@@ -194,7 +206,9 @@ impl Home {
 /// Opens the file of `-e`, and warns if that is no good place.
 fn named(path: &str) -> Result<MemoryFile, OptionError> {
     let file = MemoryFile::at(Path::new(path)).map_err(|error| OptionError {
-        message: format!("-e {path}: cannot use this file: {error}; give one on tmpfs, such as /dev/shm/scrubjay"),
+        message: format!(
+            "-e {path}: cannot use this file: {error}; give one on tmpfs, such as /dev/shm/scrubjay"
+        ),
         exit: EXIT_USAGE,
     })?;
     if !file.is_in_memory().unwrap_or(true) {

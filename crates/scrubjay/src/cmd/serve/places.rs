@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use scrubjay_io::driver::{Listener, datagrams};
 use scrubjay_io::supervisor::{Given, Kind};
-use scrubjay_server::options::{self, Options, OptionError};
+use scrubjay_server::options::{self, OptionError, Options};
 use scrubjay_tls::{Certificate, Tls};
 
 use super::refused;
@@ -59,7 +59,12 @@ impl Places {
     pub fn activated(options: &Options, given: Vec<Given>) -> Result<Places, OptionError> {
         let mut places = Places::default();
         for Given { name, kind, fd } in given {
-            let cannot = |error| refused(&format!("the socket {name} of the service manager is of no use"), error);
+            let cannot = |error| {
+                refused(
+                    &format!("the socket {name} of the service manager is of no use"),
+                    error,
+                )
+            };
             match kind {
                 Kind::Tcp if name == ADMIN => places.admin.push(Listener::adopt(fd, None).map_err(cannot)?),
                 Kind::Tcp => {
@@ -73,10 +78,14 @@ impl Places {
                 }
                 Kind::Udp => {
                     let socket = datagrams::Socket::adopt(fd).map_err(cannot)?;
-                    places.datagrams.push(for_all(options, vec![socket]).map_err(cannot)?);
+                    places
+                        .datagrams
+                        .push(for_all(options, vec![socket]).map_err(cannot)?);
                 }
                 Kind::Other => {
-                    super::say(&format!("warning: the service manager gave a file named {name}, which is no socket to serve"));
+                    super::say(&format!(
+                        "warning: the service manager gave a file named {name}, which is no socket to serve"
+                    ));
                 }
             }
         }
@@ -120,7 +129,10 @@ impl Places {
 
     /// TCP addresses of the cache.
     pub fn tcp(&self) -> Vec<SocketAddr> {
-        self.streams.iter().filter_map(|place| place.socket.address()).collect()
+        self.streams
+            .iter()
+            .filter_map(|place| place.socket.address())
+            .collect()
     }
 
     /// UDP addresses of the cache.
@@ -137,11 +149,21 @@ impl Places {
     pub fn words(&self) -> String {
         let streams = self.streams.iter().map(|place| match place.socket.address() {
             Some(address) => format!("{address} ({})", place.transport()),
-            None => format!("{} (Unix socket)", place.socket.path().unwrap_or_default().display()),
+            None => format!(
+                "{} (Unix socket)",
+                place.socket.path().unwrap_or_default().display()
+            ),
         });
-        let udp = self.datagrams.iter().map(|(address, _)| format!("{address} (UDP)"));
+        let udp = self
+            .datagrams
+            .iter()
+            .map(|(address, _)| format!("{address} (UDP)"));
         let words = streams.chain(udp).collect::<Vec<_>>().join(", ");
-        if words.is_empty() { "nowhere".to_owned() } else { words }
+        if words.is_empty() {
+            "nowhere".to_owned()
+        } else {
+            words
+        }
     }
 }
 
@@ -169,10 +191,14 @@ pub fn bequest<'a>(
 fn guard_of(options: &Options, address: SocketAddr) -> Option<Certificate> {
     let listeners = options.tcp_listeners();
     let same = listeners.iter().find(|((host, port), _)| {
-        let is_host = host.is_none_or(|host| host.parse().is_ok_and(|ip: std::net::IpAddr| ip == address.ip()));
+        let is_host =
+            host.is_none_or(|host| host.parse().is_ok_and(|ip: std::net::IpAddr| ip == address.ip()));
         is_host && *port == address.port()
     });
-    same.map_or_else(|| options.tls.guard(options::Guard::AsOthers), |(_, guard)| *guard)
+    same.map_or_else(
+        || options.tls.guard(options::Guard::AsOthers),
+        |(_, guard)| *guard,
+    )
 }
 
 /// One socket of the group for each worker: the same ones again where there are too few.

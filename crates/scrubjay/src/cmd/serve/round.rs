@@ -24,7 +24,8 @@ use super::super::users::UsersFile;
 use super::home::Home;
 use super::upgrade::{Candidate, Left, Upgrade};
 use super::{
-    CONNECTION_BYTES, CONNECTION_MIN, CONNECTION_SHARE, Served, locked, net_config, say, say_reloaded, udp_served,
+    CONNECTION_BYTES, CONNECTION_MIN, CONNECTION_SHARE, Served, locked, net_config, say, say_reloaded,
+    udp_served,
 };
 
 /// How often the cache is looked after when nothing is urgent.
@@ -138,7 +139,10 @@ fn pass_on(left: Left, ends: Vec<Socket>, beside: Beside) -> std::io::Result<()>
         listener.into_below().leave_path();
     }
     drop((left.udp, beside.admin));
-    let encrypted = left.carried.into_iter().filter(|carried| carried.socket.below().is_none());
+    let encrypted = left
+        .carried
+        .into_iter()
+        .filter(|carried| carried.socket.below().is_none());
     let pairs: Vec<_> = encrypted
         .zip(ends)
         .map(|(carried, end)| Pair {
@@ -224,7 +228,8 @@ fn maintain(shared: &Shared, users: Option<&Mutex<UsersFile>>, clock: Clock, sto
     let mut looked_at = clock.now();
     let mut beaten_at = clock.now();
     let watchdog = supervisor::watchdog_period();
-    let is_due = |since: Now, now: Now, period: Duration| u128::from(now.nanos_since(since)) >= period.as_nanos();
+    let is_due =
+        |since: Now, now: Now, period: Duration| u128::from(now.nanos_since(since)) >= period.as_nanos();
     let mut may_tell_of_huge_pages = shared.verbosity.load(Ordering::Relaxed) > 0;
     loop {
         let held = net.memory.held() + net.curr_connections.load(Ordering::Relaxed) * CONNECTION_BYTES;
@@ -257,7 +262,11 @@ fn maintain(shared: &Shared, users: Option<&Mutex<UsersFile>>, clock: Clock, sto
             // A service manager that does not listen will say so by itself.
             let _ = supervisor::tell("WATCHDOG=1", &[]);
         }
-        let pause = if is_more { MAINTENANCE_PAUSE } else { MAINTENANCE_PERIOD };
+        let pause = if is_more {
+            MAINTENANCE_PAUSE
+        } else {
+            MAINTENANCE_PERIOD
+        };
         if stop.wait(pause) {
             return;
         }

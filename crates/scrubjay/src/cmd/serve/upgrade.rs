@@ -135,7 +135,10 @@ impl Upgrade {
     /// Says that it came to nothing; another one may be tried.
     pub fn failed(&self, why: &str) {
         *self.state() = State::Idle;
-        say(&format!("the upgrade failed, process {} serves on: {why}", std::process::id()));
+        say(&format!(
+            "the upgrade failed, process {} serves on: {why}",
+            std::process::id()
+        ));
         self.post(&format!("{FAILED}{why}"));
     }
 
@@ -228,7 +231,10 @@ impl Candidate {
             .into_iter()
             .unzip();
         if files.len() > FDS_MAX {
-            return Err(format!("{} sockets are listened on, more than {FDS_MAX} cannot be passed on", files.len()));
+            return Err(format!(
+                "{} sockets are listened on, more than {FDS_MAX} cannot be passed on",
+                files.len()
+            ));
         }
         send(&self.channel, &Message::Sockets(roles), &files)?;
         let (own, theirs) = replacements(left)?;
@@ -268,7 +274,10 @@ impl Candidate {
 
 /// A pair of connections for each that is encrypted: ends of this process, ends of the other.
 fn replacements(left: &Left) -> Result<(Vec<Socket>, Vec<Socket>), String> {
-    let encrypted = left.carried.iter().filter(|carried| carried.socket.below().is_none());
+    let encrypted = left
+        .carried
+        .iter()
+        .filter(|carried| carried.socket.below().is_none());
     let pairs: Result<Vec<_>, _> = encrypted.map(|_| Socket::pair()).collect();
     let pairs = pairs.map_err(|error| format!("encrypted connections cannot be relayed: {error}"))?;
     Ok(pairs.into_iter().unzip())

@@ -153,8 +153,9 @@ pub fn send(channel: &Channel, message: &Message, files: &[BorrowedFd<'_>]) -> R
 /// In words: the other end is gone, says nothing, or speaks another language.
 pub fn receive(channel: &Channel) -> Result<(Message, Vec<OwnedFd>), String> {
     let (bytes, files) = channel.receive().map_err(|error| words(&error))?;
-    let message = postcard::from_bytes(&bytes)
-        .map_err(|error| format!("the other process sent what is no message of version {VERSION}: {error}"))?;
+    let message = postcard::from_bytes(&bytes).map_err(|error| {
+        format!("the other process sent what is no message of version {VERSION}: {error}")
+    })?;
     Ok((message, files))
 }
 
@@ -214,10 +215,7 @@ mod tests {
             assert_eq!(receive(&other).expect("received").0, message);
         }
         drop(one);
-        assert_eq!(
-            receive(&other).expect_err("an end"),
-            "the other process is gone"
-        );
+        assert_eq!(receive(&other).expect_err("an end"), "the other process is gone");
     }
 
     #[test]
