@@ -383,13 +383,14 @@ impl Worker {
                 .cache
                 .change_deadlines(entry.location, item, item.deadline(), deadline);
         }
+        // Whoever dies in between leaves some of it done: in this order each part promises less than what was there.
         locked.change_in_place(|| {
-            let fits = change.deadline.is_none_or(|deadline| item.set_deadline(deadline))
-                && change.cas.is_none_or(|cas| item.set_cas(cas));
-            debug_assert!(fits, "asked above, under the same lock");
+            let cas_fits = change.cas.is_none_or(|cas| item.set_cas(cas));
             if let Some((stale, win)) = change.lease {
                 item.set_lease(stale, win);
             }
+            let fits = change.deadline.is_none_or(|deadline| item.set_deadline(deadline));
+            debug_assert!(cas_fits && fits, "asked above, under the same lock");
         });
         true
     }

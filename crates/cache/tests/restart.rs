@@ -213,11 +213,11 @@ fn check_a_full(closes: bool) {
             .take()
             .unwrap_or_else(|| reopen(file.take().unwrap(), Config::new(memory), now).unwrap().0);
         let mut worker = present.worker();
-        for key in 0..150_000 {
+        for key in 0..60_000 {
             worker.begin_turn(now);
             put(
                 &mut worker,
-                round * 100_000 + key,
+                round * 40_000 + key,
                 if key % 2 == 0 { 0 } else { 5000 },
             );
             if key % 1000 == 0 {
@@ -226,7 +226,7 @@ fn check_a_full(closes: bool) {
             }
         }
         worker.begin_turn(now);
-        assert!(has(&mut worker, round * 100_000 + 149_999));
+        assert!(has(&mut worker, round * 40_000 + 59_999));
         drop(worker);
         maintain(&present, now);
         present.audit();

@@ -8,6 +8,7 @@ pub mod in_process;
 pub mod instructions;
 pub mod model;
 pub mod policy;
+pub mod restart;
 pub mod runner;
 pub mod script;
 pub mod server;

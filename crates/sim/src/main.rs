@@ -5,7 +5,7 @@ use scrubjay_sim::policy::{self, Plan};
 use scrubjay_sim::runner::{self, Deviations, Remote};
 use scrubjay_sim::script::Script;
 use scrubjay_sim::server::Server;
-use scrubjay_sim::{expiry, gets, instructions};
+use scrubjay_sim::{expiry, gets, instructions, restart};
 
 const USAGE: &str = "usage: scrubjay-sim COMMAND
   script FILE...            run conformance scripts against scrubjay
@@ -19,6 +19,7 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
   curve [--shares ...] [--requests N] [--keys N] SOURCE...
                             what the engine's miss-ratio curve says beside what it misses at those sizes
   expiry                    what it costs to get the bytes of expired items back
+  restart [MIB]             what it costs to take up a cache of so many MiB (1,024 if not said), closed or left by the dead
   gets [ITEMS]              what a look-up costs, in processor time, among so many items (20 million if not said)
   instructions [ROW]        make the requests that `cargo xtask instructions` counts, or list them";
 
@@ -42,6 +43,8 @@ fn main() -> std::process::ExitCode {
             Ok(())
         }
         ["instructions", row] => instructions::run(row).map(|requests| println!("requests: {requests}")),
+        ["restart"] => run_restart("1024"),
+        ["restart", mebibytes] => run_restart(mebibytes),
         ["gets"] => run_gets("20000000"),
         ["gets", items] => run_gets(items),
         _ => Err(USAGE.to_owned()),
@@ -53,6 +56,16 @@ fn main() -> std::process::ExitCode {
             std::process::ExitCode::FAILURE
         }
     }
+}
+
+fn run_restart(mebibytes: &str) -> Result<(), String> {
+    let number = mebibytes
+        .parse()
+        .ok()
+        .filter(|number| (1..1 << 20).contains(number));
+    let number = number.ok_or_else(|| format!("restart takes MiB from 1 to 1,048,575, not {mebibytes:?}"))?;
+    print!("{}", restart::run(number)?);
+    Ok(())
 }
 
 fn run_gets(items: &str) -> Result<(), String> {

@@ -38,8 +38,13 @@ impl Line {
     pub(crate) fn put_back(&self, index: usize, slot: Option<Slot>) {
         debug_assert!(index < SLOTS);
         let (location, meta) = slot.map_or((0, 0), |slot| (slot.location.0 as u32, slot.meta()));
-        self.locations[index].store(location, Ordering::Relaxed);
-        self.metas[index].store(meta, Ordering::Relaxed);
+        // Most are as they should be: their memory is not written to.
+        if self.locations[index].load(Ordering::Relaxed) != location {
+            self.locations[index].store(location, Ordering::Relaxed);
+        }
+        if self.metas[index].load(Ordering::Relaxed) != meta {
+            self.metas[index].store(meta, Ordering::Relaxed);
+        }
     }
 
     /// Nobody holds the lock and nobody changes the line any more.
@@ -49,7 +54,9 @@ impl Line {
         // The version goes on, past the change that was not finished.
         let version = (header & VERSION_MASK).wrapping_add(header & VERSION_ONE);
         let moved = if moved { MOVED } else { 0 };
-        self.header
-            .store(version | moved | overflow & OVERFLOW_MASK, Ordering::Release);
+        let settled = version | moved | overflow & OVERFLOW_MASK;
+        if settled != header {
+            self.header.store(settled, Ordering::Release);
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! be what the reference model answers in some order. See CONTRIBUTING.md for longer runs and for repeating a failure.
 #![cfg(shuttle)]
 
+mod died;
 mod history;
 mod interrupted;
 mod moved;
