@@ -60,9 +60,9 @@ const CONTROL: [(&str, u32); 5] = [
 pub fn run(root: &Path, target: &Path, mut cargo: Command) -> bool {
     cargo.args(["build", "--locked", "--release", "--package", "scrubjay"]);
     let built = must(&mut cargo).and_then(|()| build(root, target, &target.join("release/scrubjay")));
-    match built {
+    match &built {
         Ok(package) => println!("{}", package.display()),
-        Err(ref why) => println!("{why}"),
+        Err(why) => println!("{why}"),
     }
     built.is_ok()
 }

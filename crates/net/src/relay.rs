@@ -32,7 +32,8 @@ pub struct Pair<T> {
     pub server: T,
 }
 
-/// Passes bytes on between the two of each pair until all have ended, `nanos_max` have passed or `control` says stop. A pair
+/// Passes bytes on between the two of each pair until all have ended, `nanos_max` have passed or `control`, which may be that of
+/// the server that has handed over, says stop. A pair
 /// that is cut off by the time is told so as if its client had ended: what was asked before is still answered.
 ///
 /// # Errors
@@ -45,7 +46,7 @@ pub fn run<D: Driver>(
 ) -> io::Result<()> {
     driver.waker().into_iter().for_each(|waker| control.add(waker));
     let mut relay = Relay::new(driver, pairs, nanos_max);
-    while control.stop() == Stop::No && relay.turn()? {}
+    while matches!(control.stop(), Stop::No | Stop::HandOver) && relay.turn()? {}
     relay.close();
     Ok(())
 }

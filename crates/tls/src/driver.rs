@@ -5,7 +5,7 @@
 //! when all who are established have been served, and leaves the others where they are, in their sockets.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 
@@ -41,8 +41,9 @@ pub struct Secure<D> {
     steps_left: u32,
     /// What connections are reported by that are not established.
     handshaking: HashSet<u64>,
-    /// What connections are reported by that have ciphertext which another driver had received: reported at the next wait.
-    unread: Vec<u64>,
+    /// What connections are reported by that have ciphertext which another driver had received, and whether input is wanted of
+    /// them: then they are reported until it is read.
+    unread: HashMap<u64, bool>,
 }
 
 #[derive(Debug)]
@@ -145,20 +146,20 @@ impl<D: Driver> Secure<D> {
             buffers: None,
             steps_left: HANDSHAKE_STEPS_PER_TURN,
             handshaking: HashSet::new(),
-            unread: Vec::new(),
+            unread: HashMap::new(),
         }
     }
 
-    /// Has a connection reported whose ciphertext is not all in its socket.
-    fn note_unread(&mut self, session: &Session) {
-        if session.has_released() {
-            self.unread.push(session.token);
+    fn set_unread_wanted(&mut self, token: u64, is_wanted: bool) {
+        if let Some(wanted) = self.unread.get_mut(&token) {
+            *wanted = is_wanted;
         }
     }
 
-    /// Reports what [`Secure::note_unread`] noted.
-    fn report_unread(&mut self, ready: &mut Vec<Ready>) {
-        for token in self.unread.drain(..) {
+    /// Reports connections whose ciphertext is not all in their sockets.
+    fn report_unread(&self, ready: &mut Vec<Ready>) {
+        let wanted = self.unread.iter().filter(|(_, is_wanted)| **is_wanted);
+        for (&token, _) in wanted {
             match ready.iter_mut().find(|ready| ready.token == token) {
                 Some(ready) => ready.readable = true,
                 None => ready.push(Ready {
@@ -176,6 +177,7 @@ impl<D: Driver> Secure<D> {
         let waits_to_write = matches!(&flushed, Err(error) if is_block(error));
         if session.waits_to_write != waits_to_write {
             session.waits_to_write = waits_to_write;
+            self.set_unread_wanted(session.token, !waits_to_write);
             let interest = if waits_to_write {
                 Interest::Write
             } else {
@@ -368,11 +370,8 @@ impl<D: Driver> Driver for Secure<D> {
 
     fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()> {
         self.steps_left = HANDSHAKE_STEPS_PER_TURN;
-        let timeout_ms = if self.unread.is_empty() {
-            timeout_ms
-        } else {
-            Some(0)
-        };
+        let has_news = self.unread.values().any(|is_wanted| *is_wanted);
+        let timeout_ms = if has_news { Some(0) } else { timeout_ms };
         self.plain.wait(timeout_ms, ready)?;
         self.report_unread(ready);
         if self.buffers.is_some() {
@@ -388,15 +387,26 @@ impl<D: Driver> Driver for Secure<D> {
     }
 
     fn add(&mut self, socket: &Self::Socket, token: u64) -> io::Result<()> {
-        if let Some(session) = &socket.session {
-            let mut session = session.borrow_mut();
-            session.token = token;
-            if session.is_handshaking() {
-                self.handshaking.insert(token);
-            }
-            self.note_unread(&session);
+        self.plain.add(&socket.plain, token)?;
+        let Some(session) = &socket.session else {
+            return Ok(());
+        };
+        let mut session = session.borrow_mut();
+        session.token = token;
+        if session.is_handshaking() {
+            self.handshaking.insert(token);
         }
-        self.plain.add(&socket.plain, token)
+        // Another driver may have left something of either direction; where there are buffers, room to write is reported as
+        // something to read.
+        self.buffers.get_or_insert_with(Buffers::new);
+        session.waits_to_write = !session.unsent().is_empty();
+        if session.has_released() {
+            self.unread.insert(token, !session.waits_to_write);
+        }
+        match session.waits_to_write {
+            true => self.plain.change(&socket.plain, token, Interest::Write),
+            false => Ok(()),
+        }
     }
 
     fn change(&mut self, socket: &Self::Socket, token: u64, interest: Interest) -> io::Result<()> {
@@ -407,9 +417,8 @@ impl<D: Driver> Driver for Secure<D> {
             if session.waits_to_write {
                 wanted = Interest::Write;
             }
-            if interest == Interest::Read {
-                self.note_unread(&session);
-            }
+            let reads = matches!(wanted, Interest::Read | Interest::ReadWrite);
+            self.set_unread_wanted(session.token, reads);
         }
         self.plain.change(&socket.plain, token, wanted)
     }
@@ -465,7 +474,9 @@ impl<D: Driver> Driver for Secure<D> {
                 let session = &mut *session.borrow_mut();
                 let result = self.read_encrypted(&socket.plain, session, buffer);
                 let goes_on = matches!(&result, Err(error) if is_block(error));
-                self.note_unread(session);
+                if !self.unread.is_empty() && !session.has_released() {
+                    self.unread.remove(&session.token);
+                }
                 if session.is_handshaking() && !goes_on {
                     session.fail();
                 }
@@ -508,6 +519,7 @@ impl<D: Driver> Driver for Secure<D> {
         if let Some(session) = &socket.session {
             let mut session = session.borrow_mut();
             self.handshaking.remove(&session.token);
+            self.unread.remove(&session.token);
             let input = std::mem::take(&mut released.input);
             let output = std::mem::take(&mut released.output);
             released.owed = session.leave(input, output);
@@ -534,7 +546,9 @@ impl<D: Driver> Driver for Secure<D> {
 
     fn close(&mut self, socket: Self::Socket) {
         if let Some(session) = &socket.session {
-            self.handshaking.remove(&session.borrow().token);
+            let token = session.borrow().token;
+            self.handshaking.remove(&token);
+            self.unread.remove(&token);
         }
         if let (Some(session), Some(buffers)) = (&socket.session, &mut self.buffers) {
             let len = session.borrow_mut().say_goodbye(&mut buffers.ciphertext);

@@ -518,10 +518,20 @@ impl Driver for Sim {
     fn release(&mut self, socket: Socket) -> io::Result<Released<Socket>> {
         self.watches
             .retain(|_, watch| !matches!(watch, Watch::Link(link, _) if *link == socket.link));
-        let output = std::mem::take(&mut self.network.state.borrow_mut().links[socket.link].deferred);
+        let state = &mut *self.network.state.borrow_mut();
+        // As much as a driver may have received that reads ahead.
+        let is_ahead = state.draw(256) < u64::from(state.faults.defers);
+        let link = &mut state.links[socket.link];
+        let input = if is_ahead && !link.reset {
+            std::mem::take(&mut link.to_loop)
+        } else {
+            VecDeque::new()
+        };
+        link.taken += input.len() as u64;
+        let output = std::mem::take(&mut link.deferred);
         Ok(Released {
             socket,
-            input: Vec::new(),
+            input: input.into(),
             output: output.into(),
             owed: 0,
         })

@@ -1,8 +1,7 @@
 //! A connection that speaks the classic text protocol or the meta protocol, mixed as it likes.
 
 mod carry;
-
-use std::borrow::Cow;
+mod swallow;
 
 use scrubjay_base::number::parse_i64;
 use scrubjay_cache::{
@@ -17,6 +16,7 @@ use scrubjay_protocol::reply::{self, Words};
 use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
 
+use self::swallow::{Unwanted, swallow};
 use super::need;
 use super::{
     Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value,
@@ -50,25 +50,11 @@ enum Step {
     List(Box<Listing>),
 }
 
-impl Step {
-    fn swallow(left: usize, words: Option<Words>) -> Step {
-        let words = words.map(Cow::Borrowed);
-        Step::Swallow(Box::new(Unwanted { left, words }))
-    }
-}
-
 /// A multi-get whose keys are taken as they come.
 #[derive(Clone, Copy, Debug)]
 struct Keys {
     cas: bool,
     touch: Option<i64>,
-}
-
-/// What is left of a data block, and what is answered then, if anything.
-#[derive(Debug)]
-struct Unwanted {
-    left: usize,
-    words: Option<Cow<'static, str>>,
 }
 
 /// A large value on its way in.
@@ -776,34 +762,6 @@ fn list_connections(step: &mut Step, context: &Context<'_>, out: &mut Vec<u8>) -
             Progress::Consumed(0)
         }
     }
-}
-
-fn swallow(step: &mut Step, input: &[u8], output: &mut Output<PinnedSlice>) -> Progress {
-    match step {
-        Step::Swallow(unwanted) => {
-            let len = input.len().min(unwanted.left);
-            unwanted.left -= len;
-            if unwanted.left > 0 {
-                return Progress::Partial(len);
-            }
-            if let Some(words) = &unwanted.words {
-                reply::line(output.bytes(), words);
-            }
-            *step = Step::Line;
-            Progress::Consumed(len)
-        }
-        _ => match memchr_newline(input) {
-            Some(at) => {
-                *step = Step::Line;
-                Progress::Consumed(at + 1)
-            }
-            None => Progress::Partial(input.len()),
-        },
-    }
-}
-
-fn memchr_newline(input: &[u8]) -> Option<usize> {
-    first_line(input).map(|line| line.len - 1)
 }
 
 impl Order {

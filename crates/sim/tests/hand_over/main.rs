@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail so")]
 
 mod clients;
+mod random;
 mod servers;
 mod streams;
 

@@ -102,6 +102,7 @@ impl Servers {
                     return;
                 }
                 assert_eq!(shared.net.curr_connections.load(Ordering::Relaxed), 0);
+                assert_eq!(shared.net.memory.held(), 0);
                 let mut carried = ended.carried;
                 if kind.stays {
                     assert!(shared.control.serve_again());

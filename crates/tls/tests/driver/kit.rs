@@ -216,6 +216,33 @@ impl Rig {
         self.ready = ready;
     }
 
+    /// All connections leave their driver and go on with another one.
+    pub fn change_driver(&mut self) {
+        self.driver.be_quiet().unwrap();
+        let mut next = Secure::new(self.network.driver());
+        next.add_listener(&self.listener, u64::MAX - 1).unwrap();
+        for (token, mut echoed) in std::mem::take(&mut self.sockets) {
+            let released = self.driver.release(echoed.socket).unwrap();
+            assert!(
+                released.input.is_empty() && released.output.is_empty(),
+                "ciphertext stays with its keys"
+            );
+            echoed.socket = released.socket;
+            echoed.waiting.drain(..released.owed);
+            next.add(&echoed.socket, token).unwrap();
+            if !echoed.waiting.is_empty() {
+                next.change(&echoed.socket, token, Interest::Write).unwrap();
+            }
+            echoed.interest = if echoed.waiting.is_empty() {
+                Interest::Read
+            } else {
+                Interest::Write
+            };
+            self.sockets.insert(token, echoed);
+        }
+        self.driver = next;
+    }
+
     /// As the event loop does it: send what waits, read once, send. Whether the connection stays.
     fn serve(&mut self, echoed: &mut Echoed, ready: &Ready) -> bool {
         if !echoed.waiting.is_empty() && !self.send(echoed) {

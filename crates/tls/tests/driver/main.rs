@@ -61,6 +61,46 @@ fn every_byte_comes_back_whatever_the_network_does() {
     assert_eq!(count(&tls.counters.protocol_errors), 0);
 }
 
+/// With the handshake in pieces, records in part, ciphertext received and not decrypted, made and not sent.
+#[test]
+fn every_byte_comes_back_however_often_drivers_change() {
+    let (authority, _files, tls, _) = scene();
+    for seed in 0..40 {
+        let faults = Faults {
+            blocks: 60,
+            short: 100,
+            delay_ms_max: (seed % 3) as u32,
+            send_buffer: if seed % 2 == 0 { 700 } else { 100_000 },
+            defers: 90,
+        };
+        let version = [&TLS12, &TLS13][seed as usize / 2 % 2];
+        let config = client_config(&authority, None, &[version]);
+        let mut rig = Rig::new(&tls, Certificate::NotAsked, seed, faults);
+        let mut client = rig.connect(&config);
+        let sent = bytes(200_000, seed as usize);
+        let mut pieces = sent.chunks(16 << 10);
+        let mut changes = 0;
+        while client.received.len() < sent.len() {
+            if !client.tls.is_handshaking()
+                && let Some(piece) = pieces.next()
+            {
+                client.send(piece);
+            }
+            changes += 1;
+            assert!(changes < 20_000, "seed {seed}: it goes on for ever");
+            for _ in 0..rig.network.draw(12) {
+                client.turn();
+                rig.turn();
+            }
+            rig.change_driver();
+        }
+        assert!(client.received == sent, "seed {seed}: other bytes came back");
+        assert_eq!(rig.open(), 1);
+    }
+    assert_eq!(count(&tls.counters.handshake_errors), 0);
+    assert_eq!(count(&tls.counters.protocol_errors), 0);
+}
+
 #[test]
 fn records_of_one_byte_are_taken() {
     let (_authority, _files, tls, config) = scene();

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{Keys, Step, TextState, Unwanted};
+use super::swallow::Unwanted;
+use super::{Keys, Step, TextState};
 use crate::service::Shared;
 use crate::session::Listing;
 use crate::session::carry::{Reader, Writer};
