@@ -1,4 +1,4 @@
-//! What a service manager such as systemd and this process tell each other: sockets and memory handed over at the start,
+//! What a supervisor such as systemd and this process tell each other: sockets and memory handed over at the start,
 //! and states. Source: sd_notify(3), sd_listen_fds(3).
 
 use std::io;
@@ -93,12 +93,12 @@ fn kind(fd: &OwnedFd) -> Kind {
     }
 }
 
-/// Whether a service manager wants to be told anything.
+/// Whether a supervisor wants to be told anything.
 pub fn is_there() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Tells the service manager `state`, lines such as `READY=1`, with `fds`; nothing happens where there is none.
+/// Tells the supervisor `state`, lines such as `READY=1`, with `fds`; nothing happens where there is none.
 ///
 /// # Errors
 /// It is there but does not take it.
@@ -122,7 +122,7 @@ pub fn tell(state: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the service manager that files are being read anew; `READY=1` ends that.
+/// Tells the supervisor that files are being read anew; `READY=1` ends that.
 ///
 /// # Errors
 /// As [`tell`].
@@ -133,7 +133,7 @@ pub fn tell_reloading() -> io::Result<()> {
     tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"), &[])
 }
 
-/// Has the service manager keep `fd` until the next start, where it comes back under `name`.
+/// Has the supervisor keep `fd` until the next start, where it comes back under `name`.
 ///
 /// # Errors
 /// As [`tell`]. Whether it is kept nobody says: that depends on FileDescriptorStoreMax= of the unit.
@@ -141,7 +141,7 @@ pub fn store(name: &str, fd: impl AsFd) -> io::Result<()> {
     tell(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), &[fd.as_fd()])
 }
 
-/// How often the service manager wants to hear `WATCHDOG=1`: half of what it waits for.
+/// How often the supervisor wants to hear `WATCHDOG=1`: half of what it waits for.
 pub fn watchdog_period() -> Option<std::time::Duration> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));

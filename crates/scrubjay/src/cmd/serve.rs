@@ -18,7 +18,7 @@ use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::{Listener, Socket, datagrams};
 use scrubjay_io::process::{self, Launcher, PidFile, Signal};
 use scrubjay_io::supervisor;
-use scrubjay_io::thread::spawn;
+use scrubjay_io::thread as threads;
 use scrubjay_net::udp::{Policy, Words};
 use scrubjay_net::{Limits, Stop, UdpConfig};
 use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Environment, OptionError, Options};
@@ -198,39 +198,21 @@ fn serve_requests(
     };
     let (drivers, driver_words) = open_drivers(&mut options, clock)?;
     options.holder = home.holder;
+    let upgrade = Upgrade::new(arrival.program, arrival.keeper, &home)?;
     if let Some(predecessor) = predecessor {
         predecessor.attach().map_err(no_takeover)?;
     }
     let pid_file = write_files(&options, &places, predecessor.is_some());
-    let upgrade = Upgrade::new(arrival.program, arrival.keeper, &home)?;
     words.iter().for_each(|words| say(words));
     let is_quiet = options.daemon;
-    if is_quiet {
-        let quiet = quiet(&options);
-        let became = launcher.map_or_else(|| quiet.become_quiet(), |launcher| launcher.release(quiet));
-        became.map_err(|error| refused("-d", error))?;
-    } else {
-        eprintln!("{}", banner(&options, &driver_words, &places));
+    match is_quiet {
+        true => let_go(&options, launcher)?,
+        false => eprintln!("{}", banner(&options, &driver_words, &places)),
     }
     if options.verbosity > 1 {
         say(&layout(&cache.usage()));
     }
-    let Places {
-        streams,
-        datagrams,
-        admin,
-    } = places;
-    let listeners = streams.into_iter().map(|place| place.guarded(tls.as_ref()));
-    let sockets = Served {
-        listeners: listeners.collect(),
-        udp: udp_served(
-            &options,
-            datagrams
-                .into_iter()
-                .map(|(address, sockets)| (address.port(), sockets)),
-        ),
-        carried,
-    };
+    let (sockets, admin) = served(&options, places, tls.as_ref(), carried);
     let auth = users.as_ref().map(UsersFile::auth);
     let shared = Shared::new(cache, options, auth, tls);
     let beside = Beside {
@@ -259,6 +241,13 @@ fn serve_requests(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Goes into the background for good.
+fn let_go(options: &Options, launcher: Option<Launcher>) -> Result<(), OptionError> {
+    let quiet = quiet(options);
+    let became = launcher.map_or_else(|| quiet.become_quiet(), |launcher| launcher.release(quiet));
+    became.map_err(|error| refused("-d", error))
+}
+
 fn no_takeover(why: String) -> OptionError {
     refused("cannot take over from the server before", why)
 }
@@ -266,6 +255,29 @@ fn no_takeover(why: String) -> OptionError {
 /// What is served by drivers of either kind.
 type Served =
     scrubjay_net::Sockets<scrubjay_tls::Listener<Listener>, datagrams::Socket, scrubjay_tls::Socket<Socket>>;
+
+/// What workers serve of `places`, and what is left for HTTP.
+fn served(
+    options: &Options,
+    places: Places,
+    tls: Option<&Arc<Tls>>,
+    carried: Vec<scrubjay_net::Carried<scrubjay_tls::Socket<Socket>>>,
+) -> (Served, Vec<Listener>) {
+    let datagrams = places.datagrams.into_iter();
+    let sockets = Served {
+        listeners: places
+            .streams
+            .into_iter()
+            .map(|place| place.guarded(tls))
+            .collect(),
+        udp: udp_served(
+            options,
+            datagrams.map(|(address, sockets)| (address.port(), sockets)),
+        ),
+        carried,
+    };
+    (sockets, places.admin)
+}
 
 fn udp_served(
     options: &Options,
@@ -380,11 +392,11 @@ fn start_helpers(shared: &Arc<Shared>, beside: &Beside, upgrade: &Arc<Upgrade>) 
     let control = Arc::clone(&shared.control);
     if let Some(auth) = &shared.auth {
         let workers = Arc::clone(&control);
-        spawn("logins", auth.verifier(move || workers.wake_all()))?;
+        threads::spawn("logins", auth.verifier(move || workers.wake_all()))?;
     }
     let (users, tls, clock) = (beside.users.clone(), shared.tls.clone(), beside.clock);
     let upgrade = Arc::clone(upgrade);
-    spawn("signals", move || {
+    threads::spawn("signals", move || {
         loop {
             let signal = process::wait_signal();
             let is_stopping = !matches!(control.stop(), Stop::No | Stop::HandOver);

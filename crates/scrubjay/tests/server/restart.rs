@@ -1,4 +1,4 @@
-//! What is there again after an end and a start: clean ones, kill -9 under load, with a file, a keeper, a service manager.
+//! What is there again after an end and a start: clean ones, kill -9 under load, with a file, a keeper, a supervisor.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -419,7 +419,7 @@ fn kill_9_under_load_loses_nothing_settled_and_brings_nothing_back_that_was_gone
     kill_again_and_again("--keep -t 2 -m 64", rounds(), 12);
 }
 
-/// A command that starts the server with `file` as descriptor 3, as a service manager would.
+/// A command that starts the server with `file` as descriptor 3, as a supervisor would.
 fn activated(name: &str, file: impl Into<std::os::fd::OwnedFd>, options: &str) -> Command {
     let mut command = Command::new("sh");
     let script = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
@@ -432,7 +432,7 @@ fn activated(name: &str, file: impl Into<std::os::fd::OwnedFd>, options: &str) -
 }
 
 #[test]
-fn sockets_of_a_service_manager_are_served_in_place_of_others() {
+fn sockets_of_a_supervisor_are_served_in_place_of_others() {
     let place = Place::new("");
     let listener = UnixListener::bind(place.dir.path("socket")).expect("a socket");
     let options = format!("-t 1 -p 1 -P {}", place.pid_file().display());
@@ -460,7 +460,7 @@ fn sockets_of_a_service_manager_are_served_in_place_of_others() {
 }
 
 #[test]
-fn a_service_manager_is_told_and_gives_the_memory_back() {
+fn a_supervisor_is_told_and_gives_the_memory_back() {
     let place = Place::new("-t 1");
     let inbox_path = place.dir.path("notify");
     let inbox = UnixDatagram::bind(&inbox_path).expect("a socket");

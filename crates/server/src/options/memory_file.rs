@@ -10,8 +10,8 @@ pub enum Holder {
     Nobody,
     /// The parent process of `--keep`.
     Keeper,
-    /// A service manager that took a descriptor.
-    ServiceManager,
+    /// A supervisor such as systemd that took a descriptor.
+    Supervisor,
     /// The file system, under a name (`-e`).
     File,
 }
@@ -22,7 +22,7 @@ impl Holder {
         match self {
             Holder::Nobody => "upgrade",
             Holder::Keeper => "upgrade,kill",
-            Holder::ServiceManager | Holder::File => "upgrade,restart,kill",
+            Holder::Supervisor | Holder::File => "upgrade,restart,kill",
         }
     }
 
@@ -35,7 +35,7 @@ impl Holder {
             Holder::Keeper => {
                 "items survive an upgrade (kill -USR2), a crash and kill -9 (--keep); not a stop: see -e"
             }
-            Holder::ServiceManager => {
+            Holder::Supervisor => {
                 "items survive an upgrade (kill -USR2), a restart, a crash and kill -9, if the unit has FileDescriptorStoreMax="
             }
             Holder::File => {
@@ -60,12 +60,7 @@ mod tests {
 
     #[test]
     fn what_is_said_to_people_and_to_tools_agrees() {
-        for holder in [
-            Holder::Nobody,
-            Holder::Keeper,
-            Holder::ServiceManager,
-            Holder::File,
-        ] {
+        for holder in [Holder::Nobody, Holder::Keeper, Holder::Supervisor, Holder::File] {
             let (kept, _) = holder.words().split_once(';').unwrap_or((holder.words(), ""));
             for (word, said) in [("kill", "kill -9"), ("upgrade", "upgrade")] {
                 let survives = holder.survives().split(',').any(|part| part == word);

@@ -1,4 +1,4 @@
-//! How this process came to be: on its own, by a keeper, by a service manager, as the successor of another server.
+//! How this process came to be: on its own, by a keeper, by a supervisor, as the successor of another server.
 
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ pub struct Arrival {
     pub keeper: Option<Kept>,
     /// The server whose place it is to take.
     pub predecessor: Option<Predecessor>,
-    /// Open files of a service manager.
+    /// Open files of a supervisor.
     pub given: Vec<Given>,
 }
 

@@ -16,7 +16,7 @@ use scrubjay_server::options::{EXIT_USAGE, Holder, OptionError, Options};
 use super::arrival::Arrival;
 use super::{refused, say};
 
-/// What a service manager calls the memory that it holds.
+/// What a supervisor calls the memory that it holds.
 const NAME: &str = "memory";
 
 /// The file that the items live in.
@@ -68,7 +68,7 @@ impl Home {
         let holder = match path {
             Some(_) => Holder::File,
             None if is_kept => Holder::Keeper,
-            None if supervisor::is_there() => Holder::ServiceManager,
+            None if supervisor::is_there() => Holder::Supervisor,
             None => Holder::Nobody,
         };
         Ok(Home {
@@ -166,14 +166,14 @@ impl Home {
         self.claim = None;
     }
 
-    /// Has a service manager hold the file too, if there is one and nobody else does.
+    /// Has a supervisor hold the file too, if there is one and nobody else does.
     pub fn store(&self) {
-        if self.holder != Holder::ServiceManager || self.is_offered {
+        if self.holder != Holder::Supervisor || self.is_offered {
             return;
         }
         if let Err(error) = supervisor::store(NAME, &self.file) {
             say(&format!(
-                "warning: the service manager does not take the memory: {error}"
+                "warning: the supervisor does not take the memory: {error}"
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! Every socket that is served: opened as the options say, or given by a service manager, or by the server before.
+//! Every socket that is served: opened as the options say, or given by a supervisor, or by the server before.
 //!
 //! Whoever is given sockets opens none of that kind itself: what they are is decided where they were opened.
 
@@ -15,7 +15,7 @@ use scrubjay_tls::{Certificate, Tls};
 use super::refused;
 use super::wire::Role;
 
-/// The name of a socket of a service manager where HTTP is answered.
+/// The name of a socket of a supervisor where HTTP is answered.
 const ADMIN: &str = "admin";
 
 /// A socket that is listened on, and how its connections are guarded.
@@ -55,13 +55,13 @@ impl Place {
 }
 
 impl Places {
-    /// What a service manager has opened; what it has not is opened here.
+    /// What a supervisor has opened; what it has not is opened here.
     pub fn activated(options: &Options, given: Vec<Given>) -> Result<Places, OptionError> {
         let mut places = Places::default();
         for Given { name, kind, fd } in given {
             let cannot = |error| {
                 refused(
-                    &format!("the socket {name} of the service manager is of no use"),
+                    &format!("the socket {name} of the supervisor is of no use"),
                     error,
                 )
             };
@@ -84,7 +84,7 @@ impl Places {
                 }
                 Kind::Other => {
                     super::say(&format!(
-                        "warning: the service manager gave a file named {name}, which is no socket to serve"
+                        "warning: the supervisor gave a file named {name}, which is no socket to serve"
                     ));
                 }
             }

@@ -94,6 +94,7 @@ pub fn serve_until_told(
             Err(why) => candidate.end(&why),
         };
         if !shared.control.serve_again() {
+            upgrade.failed(&why);
             return Ok(End::Stopped);
         }
         let cache = home.open_again(&shared.options, beside.clock);
@@ -259,7 +260,7 @@ fn maintain(shared: &Shared, users: Option<&Mutex<UsersFile>>, clock: Clock, sto
         }
         if watchdog.is_some_and(|period| is_due(beaten_at, now, period)) {
             beaten_at = now;
-            // A service manager that does not listen will say so by itself.
+            // A supervisor that does not listen will say so by itself.
             let _ = supervisor::tell("WATCHDOG=1", &[]);
         }
         let pause = if is_more {

@@ -11,6 +11,7 @@ use scrubjay_io::handing::{Channel, FDS_MAX};
 use scrubjay_io::keeper;
 use scrubjay_io::memory::MemoryFile;
 use scrubjay_io::program::{Program, end_text};
+use scrubjay_io::thread as threads;
 use scrubjay_io::{notices, process, supervisor};
 use scrubjay_net::{Control, Stop};
 use scrubjay_server::options::OptionError;
@@ -108,7 +109,7 @@ impl Upgrade {
         *state = State::Starting;
         drop(state);
         let (upgrade, workers) = (Arc::clone(self), Arc::clone(control));
-        let started = scrubjay_io::thread::spawn("upgrade", move || match upgrade.prepare() {
+        let started = threads::spawn("upgrade", move || match upgrade.prepare() {
             Ok(candidate) => {
                 *upgrade.state() = State::Ready(candidate);
                 workers.hand_over();
@@ -132,11 +133,11 @@ impl Upgrade {
         }
     }
 
-    /// Says that it came to nothing; another one may be tried.
+    /// Says that it came to nothing and this process goes on; another one may be tried.
     pub fn failed(&self, why: &str) {
         *self.state() = State::Idle;
         say(&format!(
-            "the upgrade failed, process {} serves on: {why}",
+            "the upgrade failed, process {} goes on: {why}",
             std::process::id()
         ));
         self.post(&format!("{FAILED}{why}"));
