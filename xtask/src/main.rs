@@ -2,6 +2,7 @@
 
 mod bench;
 mod clients;
+mod deb;
 mod docs;
 mod instructions;
 mod run;
@@ -19,6 +20,7 @@ const USAGE: &str = "usage: cargo xtask CHORE
   tidy               the rules that no compiler checks: crate arrows, names, calls, sizes, documents
   docs [--check]     write the generated parts of the documents, or say whether they are fresh
   clients [WORD...]  only the real clients, against the server that SCRUBJAY_BIN names
+  deb                the release as a Debian package, target/deb
   bench [WORD...]    a table of speed against memcached and the floor, or the rows whose name contains each WORD
   instructions [--bless]  what requests cost in instructions against the baseline, or make that the baseline";
 
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ["docs"] => report(docs::write(&root())),
         ["docs", "--check"] => report(docs::check(&root())),
         ["clients", ref filter @ ..] => test::run_clients(filter),
+        ["deb"] => test::build_package(),
         ["bench", ref filter @ ..] => bench::run(filter),
         ["instructions"] => test::run_instructions(false),
         ["instructions", "--bless"] => test::run_instructions(true),

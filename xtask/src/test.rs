@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::run::{Outcome, Steps, capture, must};
-use crate::{clients, docs, instructions, root, setup, target, tidy};
+use crate::{clients, deb, docs, instructions, root, setup, target, tidy};
 
 /// How long the torture test runs here; by itself it takes a few seconds.
 const TORTURE_SECS: &str = "30";
@@ -76,10 +76,17 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         None => Outcome::of(instructions::run(&root, &target, cargo(&root), false)),
     });
     clients::run(&mut steps, &root, &target, &program);
-    if program.is_ok() {
+    if let Ok(program) = &program {
         steps.step("docs", || Outcome::of(complaints(docs::check(&root))));
+        steps.step("debian package", || deb::test(&root, &target, program));
     }
     steps.finish()
+}
+
+/// Builds the release and its Debian package.
+pub fn build_package() -> bool {
+    let (root, target) = (root(), target());
+    deb::run(&root, &target, cargo(&root))
 }
 
 /// The load tests by the driver for machines without io_uring; all others use the one that is better here.

@@ -37,14 +37,19 @@ const TIMEOUT_SECS: u32 = 30;
 /// What is said to a connection over the limit.
 const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// Answers on `listeners`, on this thread, for as long as the process lives.
+/// Answers on `listeners`, on this thread, until `control` says stop.
 ///
 /// # Errors
 /// What the event loop cannot recover from; the cache is not touched by that.
 ///
 /// # Panics
 /// If the cache of `shared` has no worker left: it has one more than threads where `-o admin` is given.
-pub fn serve(shared: &Arc<Shared>, clock: Clock, listeners: &[Listener]) -> std::io::Result<()> {
+pub fn serve(
+    shared: &Arc<Shared>,
+    clock: Clock,
+    listeners: &[Listener],
+    control: &Arc<Control>,
+) -> std::io::Result<()> {
     let limits = Limits {
         connections_max: CONNECTIONS_MAX,
         refusal: Some(REFUSAL),
@@ -58,12 +63,6 @@ pub fn serve(shared: &Arc<Shared>, clock: Clock, listeners: &[Listener]) -> std:
         .filter_map(Listener::address)
         .all(|address| address.ip().is_loopback());
     let service = Admin::new(shared, is_loopback);
-    // Nobody stops it: it says "stopping" while the cache's own workers come to an end.
-    scrubjay_net::run_here(
-        &limits,
-        Epoll::new(clock)?,
-        listeners,
-        &Arc::<Control>::default(),
-        service,
-    )
+    // Not the control of the cache's workers: it says "stopping" while those come to an end.
+    scrubjay_net::run_here(&limits, Epoll::new(clock)?, listeners, control, service)
 }

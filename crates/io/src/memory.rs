@@ -8,6 +8,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, munmap};
 
 mod file;
+mod owner;
 
 pub use file::{Claim, MemoryFile};
 

@@ -14,6 +14,37 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Ends the process without tidying anything up: what it had belongs to another one.
+pub fn leave(exit: i32) -> ! {
+    // SAFETY: it does not return, and calls nothing that was registered for the end.
+    unsafe { libc::_exit(exit) }
+}
+
+/// The process that started this one, or took over from it.
+pub fn parent() -> u32 {
+    std::os::unix::process::parent_id()
+}
+
+/// Asks a server to upgrade itself (SIGUSR2).
+///
+/// # Errors
+/// There is no such process, or it is not ours.
+pub fn ask_to_upgrade(pid: u32) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process(pid, rustix::process::Signal::USR2)?)
+}
+
+/// The process that a pid file names, if it lives.
+///
+/// # Errors
+/// The file cannot be read or names no process, or that has ended.
+pub fn named_by(path: &str) -> io::Result<u32> {
+    let text = std::fs::read_to_string(path)?;
+    let pid = text.trim().parse().ok().filter(|pid| is_alive(*pid));
+    pid.ok_or_else(|| io::Error::other(format!("{:?} is no live process", text.trim())))
+}
+
 /// Unix time in milliseconds.
 pub fn unix_millis() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -165,14 +196,22 @@ fn wait_for_child(reader: &OwnedFd, child: libc::pid_t) -> ! {
     std::process::exit(exit)
 }
 
-impl Launcher {
-    /// Says that the server is up, and lets go of the directory and the terminal; `keep_output` leaves standard output
-    /// and error where they are, `keep_directory` the working directory (core dumps are written there).
+/// What a process in the background lets go of.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet {
+    /// Standard output and error stay where they are.
+    pub keep_output: bool,
+    /// The working directory stays (core dumps are written there).
+    pub keep_directory: bool,
+}
+
+impl Quiet {
+    /// Lets go of the directory and the terminal.
     ///
     /// # Errors
     /// What the system says.
-    pub fn release(self, keep_output: bool, keep_directory: bool) -> io::Result<()> {
-        if !keep_directory {
+    pub fn become_quiet(self) -> io::Result<()> {
+        if !self.keep_directory {
             rustix::process::chdir("/")?;
         }
         let null = std::fs::OpenOptions::new()
@@ -180,10 +219,21 @@ impl Launcher {
             .write(true)
             .open("/dev/null")?;
         rustix::stdio::dup2_stdin(null.as_fd())?;
-        if !keep_output {
+        if !self.keep_output {
             rustix::stdio::dup2_stdout(null.as_fd())?;
             rustix::stdio::dup2_stderr(null.as_fd())?;
         }
+        Ok(())
+    }
+}
+
+impl Launcher {
+    /// Says that the server is up, and becomes quiet.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn release(self, quiet: Quiet) -> io::Result<()> {
+        quiet.become_quiet()?;
         // The command may have been killed meanwhile; the server lives on.
         let _ = rustix::io::write(&self.pipe, &[1]);
         Ok(())
@@ -263,22 +313,38 @@ pub enum Signal {
     StopGracefully,
     /// SIGHUP: nothing yet; a later use is read the configuration anew.
     Reload,
+    /// SIGUSR2: hand everything to a successor.
+    Upgrade,
 }
+
+const SIGNALS: [libc::c_int; 5] = [
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGUSR1,
+    libc::SIGHUP,
+    libc::SIGUSR2,
+];
 
 /// Keeps the signals of [`Signal`] from interrupting this thread and all that it starts from now on, so that one thread
 /// can take them with [`wait_signal`]; SIGPIPE is ignored. To be called before any thread is started.
 pub fn block_signals() {
-    let set = signal_set();
-    // SAFETY: `set` is valid; the old mask is not asked for.
-    let status = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
-    assert_eq!(status, 0, "a valid mask");
+    block(&SIGNALS);
     // SAFETY: ignoring a signal runs no code of ours in a handler.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
+/// Keeps signals from interrupting this thread; the set of them.
+pub(crate) fn block(numbers: &[libc::c_int]) -> libc::sigset_t {
+    let set = signal_set(numbers);
+    // SAFETY: `set` is valid; the old mask is not asked for.
+    let status = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+    assert_eq!(status, 0, "a valid mask");
+    set
+}
+
 /// Waits for the next of the blocked signals.
 pub fn wait_signal() -> Signal {
-    let set = signal_set();
+    let set = signal_set(&SIGNALS);
     let mut number = 0;
     loop {
         // SAFETY: both pointers are valid for the call.
@@ -286,20 +352,21 @@ pub fn wait_signal() -> Signal {
         match (status, number) {
             (0, libc::SIGUSR1) => return Signal::StopGracefully,
             (0, libc::SIGHUP) => return Signal::Reload,
+            (0, libc::SIGUSR2) => return Signal::Upgrade,
             (0, _) => return Signal::Stop,
             _ => {}
         }
     }
 }
 
-fn signal_set() -> libc::sigset_t {
+fn signal_set(numbers: &[libc::c_int]) -> libc::sigset_t {
     // SAFETY: sigset_t is plain old data, for which all zeroes is a value; it is set up before it is used.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: `set` is valid.
     unsafe { libc::sigemptyset(&mut set) };
-    for number in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1, libc::SIGHUP] {
+    for number in numbers {
         // SAFETY: `set` is valid and the number is a signal's.
-        unsafe { libc::sigaddset(&mut set, number) };
+        unsafe { libc::sigaddset(&mut set, *number) };
     }
     set
 }

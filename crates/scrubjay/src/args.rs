@@ -3,7 +3,9 @@
 use clap::{ArgMatches, Command};
 use scrubjay_server::options::{self, OptionError};
 
-use crate::cmd::{bench, check, dump, generate, item, lab, load, mrc, passwd, plan, replay, stats, top, why};
+use crate::cmd::{
+    bench, check, dump, generate, item, lab, load, mrc, passwd, plan, replay, stats, top, upgrade, why,
+};
 
 /// Version of this program and of the protocol that it speaks.
 pub const VERSION: &str = concat!(
@@ -16,7 +18,7 @@ const ABOUT: &str =
 
 const AFTER_HELP: &str = "\
 Without -l only this machine is served; -l 0.0.0.0 serves the network.
-Signals: SIGTERM and SIGINT stop, SIGUSR1 stops when connections are done, SIGHUP reads files again:
+Signals: SIGTERM and SIGINT stop, SIGUSR1 stops when connections are done, SIGUSR2 upgrades, SIGHUP reads files again:
 configuration (--config), users, certificates. In that file each option has its long name; what is marked [live] changes then.
 Exit status: 0 stopped, 1 or 64 wrong options, 67 unknown user, 71 refused by the operating system.";
 
@@ -40,6 +42,7 @@ pub fn command() -> Command {
         .subcommand(load::command())
         .subcommand(why::command())
         .subcommand(mrc::command())
+        .subcommand(upgrade::command())
         .subcommand(passwd::command())
         .subcommands(generate::commands())
 }

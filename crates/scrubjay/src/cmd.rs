@@ -17,6 +17,7 @@ pub mod serve;
 pub mod stats;
 pub mod top;
 mod transfer;
+pub mod upgrade;
 mod users;
 mod value;
 pub mod why;

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Some(("load", matches)) => cmd::load::run(matches),
         Some(("why", matches)) => cmd::why::run(matches),
         Some(("mrc", matches)) => cmd::mrc::run(matches),
+        Some(("upgrade", matches)) => cmd::upgrade::run(matches),
         Some(("passwd", matches)) => cmd::passwd::run(matches),
         Some((name, matches)) => cmd::generate::run(name, matches),
     }

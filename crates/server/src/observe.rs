@@ -131,12 +131,13 @@ pub const KINDS: &[(Kind, &str, &str, &str)] = &[
 ];
 
 /// Where the present moment is read in the middle of a turn, for measuring and nothing else.
-pub struct Stopwatch(Box<dyn Fn() -> Now + Send + Sync>);
+#[derive(Clone)]
+pub struct Stopwatch(Arc<dyn Fn() -> Now + Send + Sync>);
 
 impl Stopwatch {
     /// By the clock that `now` reads; the same that workers get their moments from.
     pub fn new(now: impl Fn() -> Now + Send + Sync + 'static) -> Stopwatch {
-        Stopwatch(Box::new(now))
+        Stopwatch(Arc::new(now))
     }
 
     fn now(&self) -> Now {

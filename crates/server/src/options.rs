@@ -6,6 +6,7 @@ mod cpus;
 mod documents;
 mod file;
 mod listen;
+mod memory_file;
 mod origin;
 mod parse;
 mod row;
@@ -18,6 +19,7 @@ pub use cpus::text as cpus_text;
 pub use documents::{live_markdown, markdown, origins, settings};
 pub use file::{FILE_LEN_MAX, File, path};
 pub use listen::{Guard, Listen};
+pub use memory_file::Holder;
 pub use origin::{Origin, changed};
 pub use parse::{Environment, OptionError, add_to, explain, parse_size, resolve, resolve_with};
 pub use row::{Effect, Kind, Row, size_text};
@@ -157,6 +159,12 @@ pub struct Options {
     pub lock_memory: bool,
     /// Bytes of the ledger of items that left; `None`: a hundredth of `memory_max`.
     pub ledger_bytes: Option<usize>,
+    /// File that the items live in (`-e`).
+    pub memory_file: Option<String>,
+    /// Who holds the items besides the server, once it has started.
+    pub holder: Holder,
+    /// Have a parent process that holds the items (`--keep`).
+    pub keep: bool,
     /// Use huge pages (`-L`).
     pub huge_pages: bool,
     /// Put huge pages under memory in full use (`-o no_huge_pages` turns it off).
@@ -233,6 +241,9 @@ impl Default for Options {
             evict: true,
             lock_memory: false,
             ledger_bytes: None,
+            memory_file: None,
+            holder: Holder::default(),
+            keep: false,
             huge_pages: false,
             collapse: true,
             threads: 4,

@@ -87,6 +87,42 @@ impl Shared {
             baseline,
         })
     }
+
+    /// The same server over a cache that was closed and opened again, with nobody at work: what is counted goes on, but for what
+    /// the cache itself counts.
+    pub fn over(&self, cache: Arc<Cache>) -> Arc<Shared> {
+        let load = |flag: &AtomicU8| AtomicU8::new(flag.load(Ordering::Relaxed));
+        let counters = self
+            .counters
+            .lock()
+            .expect("nothing panics under this lock")
+            .clone();
+        let baseline = self
+            .baseline
+            .lock()
+            .expect("nothing panics under this lock")
+            .clone();
+        let options = self.options_now();
+        // Who watched is not connected any more.
+        let log = Arc::new(Log::new(&options, cache.config().workers_max));
+        cache.set_observer(Box::new(Evictions(Arc::clone(&log))));
+        Arc::new(Shared {
+            cache,
+            options: self.options.clone(),
+            live: LiveOptions::new(&options),
+            auth: self.auth.clone(),
+            net: Arc::clone(&self.net),
+            control: Arc::clone(&self.control),
+            tls: self.tls.clone(),
+            verbosity: load(&self.verbosity),
+            counters: Mutex::new(counters),
+            connection_log: self.connection_log.clone(),
+            delimiter: load(&self.delimiter),
+            stopwatch: self.stopwatch.clone(),
+            log,
+            baseline: Mutex::new(baseline.of_a_new_cache()),
+        })
+    }
 }
 
 /// One worker's service.

@@ -98,6 +98,18 @@ pub(crate) fn baseline(shared: &Shared) -> Baseline {
     baseline.expect("nothing panics under this lock").clone()
 }
 
+impl Baseline {
+    /// The same, but for what a cache counts: that begins anew.
+    pub(crate) fn of_a_new_cache(self) -> Baseline {
+        Baseline {
+            commands: self.commands,
+            net: self.net,
+            udp: self.udp,
+            ..Baseline::default()
+        }
+    }
+}
+
 /// Everything that `stats` is computed from, read once.
 struct Reading<'a> {
     shared: &'a Shared,

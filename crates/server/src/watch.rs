@@ -16,7 +16,7 @@ mod system;
 mod tests;
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 use scrubjay_base::ring::Ring;
@@ -190,8 +190,9 @@ pub struct Log {
     ring_len: usize,
     feed_len: usize,
     watchers: Mutex<Vec<Arc<Feed>>>,
-    /// A watcher has come.
+    /// A watcher has come, or the end.
     has_come: Condvar,
+    has_ended: AtomicBool,
     count: Count,
     /// Lines that watchers got, and lines that they did not get for want of room in their feeds. The scribe counts.
     sent: Count,
@@ -213,6 +214,18 @@ pub(crate) struct LogCounts {
 pub(crate) struct TooMany;
 
 impl Log {
+    /// Ends [`run`].
+    pub fn end(&self) {
+        let watchers = self.locked();
+        self.has_ended.store(true, Ordering::Relaxed);
+        drop(watchers);
+        self.has_come.notify_all();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
     /// A log that nobody watches, for a cache with so many workers at most. It takes no memory yet.
     pub(crate) fn new(options: &Options, workers_max: usize) -> Log {
         Log {
@@ -223,6 +236,7 @@ impl Log {
             feed_len: options.watcher_logbuf_len,
             watchers: Mutex::default(),
             has_come: Condvar::new(),
+            has_ended: AtomicBool::new(false),
             count: Count::default(),
             sent: Count::default(),
             skipped: Count::default(),

@@ -90,6 +90,16 @@ impl<L> Listener<L> {
     pub fn below(&self) -> &L {
         &self.plain
     }
+
+    /// As [`Listener::below`], without what encrypts.
+    pub fn into_below(self) -> L {
+        self.plain
+    }
+
+    /// What is asked of clients; `None` if nothing is encrypted.
+    pub fn asked(&self) -> Option<Certificate> {
+        self.tls.as_ref().map(|(_, asked)| *asked)
+    }
 }
 
 impl<S> Socket<S> {
@@ -99,6 +109,11 @@ impl<S> Socket<S> {
             plain: socket,
             session: None,
         }
+    }
+
+    /// The connection of the driver below; `None` if it is encrypted.
+    pub fn below(&self) -> Option<&S> {
+        self.session.is_none().then_some(&self.plain)
     }
 
     /// The connection of the driver below.

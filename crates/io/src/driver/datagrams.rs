@@ -6,7 +6,7 @@
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -100,6 +100,24 @@ impl Socket {
         let _ = sockopt::set_socket_send_buffer_size(&fd, KERNEL_BUFFER_LEN);
         rustix::net::bind(&fd, &address)?;
         Ok(Socket { fd, cuts: true })
+    }
+
+    /// A socket that another process opened.
+    ///
+    /// # Errors
+    /// It is no socket.
+    pub fn adopt(fd: OwnedFd) -> io::Result<Socket> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        Ok(Socket { fd, cuts: true })
+    }
+
+    /// The same socket once more.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn try_clone(&self) -> io::Result<Socket> {
+        let (fd, cuts) = (self.fd.try_clone()?, self.cuts);
+        Ok(Socket { fd, cuts })
     }
 
     /// The address that it is bound to, with the real port.
@@ -233,6 +251,12 @@ impl Socket {
                 (0, counts[0], Err(error))
             }
         }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

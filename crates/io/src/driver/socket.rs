@@ -12,6 +12,8 @@ use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, Soc
 
 use super::PeerAddress;
 
+mod adopt;
+
 /// A socket that no driver keeps a place for.
 const NO_PLACE: u32 = u32::MAX;
 

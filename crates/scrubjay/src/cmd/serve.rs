@@ -1,52 +1,53 @@
 //! `scrubjay serve`: from the command line to a running cache server, and back to a clean end.
 
+mod arrival;
 mod banner;
+mod home;
 mod limits;
+mod places;
 pub mod reload;
+mod round;
 mod settings;
+mod successor;
+mod upgrade;
+mod wire;
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use clap::ArgMatches;
-use scrubjay_cache::Cache;
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::choice::{self, Drivers};
 use scrubjay_io::driver::epoll::Epoll;
-use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
-use scrubjay_io::entropy;
+use scrubjay_io::driver::{Listener, Socket, datagrams};
 use scrubjay_io::process::{self, Launcher, PidFile, Signal};
-use scrubjay_io::thread::{Bell, spawn};
-use scrubjay_net::Stop;
+use scrubjay_io::supervisor;
+use scrubjay_io::thread as threads;
+use scrubjay_net::{Live, Stop, UdpConfig};
 use scrubjay_server::observe::Stopwatch;
 use scrubjay_server::options::{self, EXIT_NO_USER, EXIT_OS, EXIT_USAGE, OptionError, Options};
 use scrubjay_server::service::{CacheService, Shared};
-use scrubjay_server::watch;
-use scrubjay_tls::{Certificate, Secure, Tls};
+use scrubjay_tls::{Secure, Tls};
 
+use self::arrival::{Arrival, quiet};
 use self::banner::{bytes_text, say_started};
-use self::reload::{Reloader, Source, locked, say_certificates};
+use self::home::{Home, Opened};
+use self::places::Places;
+use self::reload::{Reloader, Source};
+use self::round::{Beside, End, serve_until_told};
+use self::successor::Predecessor;
+use self::upgrade::Upgrade;
 use super::users::UsersFile;
 use crate::args::VERSION;
 use crate::log::{self, Level};
 
-const LICENSE: &str = include_str!("../../../../LICENSE");
+pub use self::places::{advice_on_listening, look_up};
+pub use self::upgrade::{DONE, FAILED, notice_name};
 
-/// How often the cache is looked after when nothing is urgent.
-const MAINTENANCE_PERIOD: Duration = Duration::from_millis(250);
+const LICENSE: &str = include_str!("../../../../LICENSE");
 
 /// Files that are open besides connections: listeners, event queues, the binary's own.
 const OTHER_FILES: u64 = 64;
-
-/// How often the files of certificates are looked at.
-const CERTIFICATES_PERIOD: Duration = Duration::from_secs(1);
-
-/// How long the cache is left alone when more work is waiting.
-const MAINTENANCE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Bytes that an open connection takes of the budget with nothing in flight: itself, and as much again for its part of chunks and
 /// lists.
@@ -66,8 +67,8 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     if matches.get_flag("license") {
         return super::generate::print(format!("scrubjay {VERSION}\n\n{LICENSE}").as_bytes());
     }
-    match serve(matches) {
-        Ok(()) => ExitCode::SUCCESS,
+    match Arrival::find().and_then(|arrival| serve(matches, arrival)) {
+        Ok(exit) => exit,
         Err(error) if log::is_started() => {
             log::error(&error.message);
             ExitCode::from(error.exit)
@@ -76,22 +77,42 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-fn serve(matches: &ArgMatches) -> Result<(), OptionError> {
+fn serve(matches: &ArgMatches, mut arrival: Arrival) -> Result<ExitCode, OptionError> {
+    let predecessor = arrival.predecessor.take();
+    let served = serve_after(matches, arrival, predecessor.as_ref());
+    if let (Err(error), Some(predecessor)) = (&served, &predecessor) {
+        predecessor.refuse(&error.message);
+    }
+    served
+}
+
+fn serve_after(
+    matches: &ArgMatches,
+    arrival: Arrival,
+    predecessor: Option<&Predecessor>,
+) -> Result<ExitCode, OptionError> {
     let source = Source::new(matches);
     let options = source.read()?;
     log::start(options.log_format, options.verbosity);
-    options.notices.iter().for_each(|notice| log::note(notice));
-    settle_limits(&options)?;
-    settle_cpus(&options)?;
-    settle_user(&options, source.is_root())?;
+    let is_first = arrival.keeper.is_none() && predecessor.is_none();
+    // A keeper has said them already.
+    if arrival.keeper.is_none() {
+        options.notices.iter().for_each(|notice| log::note(notice));
+    }
     // The last moment with one thread and nothing in memory that a new process would not inherit.
-    let launcher = if options.daemon {
+    let launcher = if options.daemon && is_first {
         Some(process::detach().map_err(|error| refused("-d: cannot go into the background", error))?)
     } else {
         None
     };
+    if options.keep && is_first {
+        return arrival.keep(&options, launcher);
+    }
+    settle_limits(&options)?;
+    settle_cpus(&options)?;
+    settle_user(&options, source.is_root())?;
     process::block_signals();
-    serve_requests(source, options, launcher)
+    serve_requests(source, options, launcher, arrival, predecessor)
 }
 
 pub fn settle_limits(options: &Options) -> Result<(), OptionError> {
@@ -127,7 +148,7 @@ pub fn settle_cpus(options: &Options) -> Result<(), OptionError> {
     })
 }
 
-fn settle_user(options: &Options, is_root: bool) -> Result<(), OptionError> {
+pub fn settle_user(options: &Options, is_root: bool) -> Result<(), OptionError> {
     let Some(name) = options.user.as_deref().filter(|_| is_root) else {
         return Ok(());
     };
@@ -151,95 +172,136 @@ pub fn refused(what: &str, error: impl std::fmt::Display) -> OptionError {
     }
 }
 
+/// Tells a person: what begins so is a warning.
+fn say(text: &str) {
+    match text.strip_prefix("warning: ") {
+        Some(text) => log::warning(text),
+        None => log::notice(text),
+    }
+}
+
 fn serve_requests(
     source: Source,
     mut options: Options,
     launcher: Option<Launcher>,
-) -> Result<(), OptionError> {
+    mut arrival: Arrival,
+    predecessor: Option<&Predecessor>,
+) -> Result<ExitCode, OptionError> {
     let reloader = Reloader::new(source, &options);
     let users = UsersFile::open(&options)?;
-    let clock = Clock::start();
-    let tls = load_certificates(&options, clock)?;
-    let config = options.cache_config(clock.unix_millis_at_start(), entropy::seed());
-    let cache = Cache::new(config).map_err(|error| {
-        let memory = bytes_text(options.memory_max as u64);
-        refused(&format!("cannot start with {memory}"), error)
-    })?;
-    let places = listen(&options)?;
-    let tcp: Vec<SocketAddr> = places.iter().filter_map(|place| place.socket.address()).collect();
-    let datagrams = open_datagrams(&options)?;
-    let udp: Vec<SocketAddr> = datagrams.iter().map(|(address, _)| *address).collect();
-    let admin = open_admin(&options)?;
-    let admin_places: Vec<SocketAddr> = admin.iter().filter_map(Listener::address).collect();
+    let offered = predecessor.map(Predecessor::memory).transpose();
+    let mut home = Home::find(&options, &mut arrival, offered.map_err(no_takeover)?)?;
+    let tls = load_certificates(&options, home.clock())?;
+    let estate = match predecessor {
+        Some(predecessor) => {
+            home.look().map_err(no_takeover)?;
+            Some(predecessor.take_over().map_err(no_takeover)?)
+        }
+        None => None,
+    };
+    let Opened { cache, clock, words } = home.open(&options)?;
+    let (places, carried) = match estate {
+        Some(estate) => (Places::inherited(&options, estate.sockets)?, estate.carried),
+        None => (Places::activated(&options, arrival.given)?, Vec::new()),
+    };
     let (drivers, driver_words) = open_drivers(&mut options, clock)?;
-    let pid_file = write_files(&options, &tcp, &udp, &admin_places);
-    if let Some(launcher) = launcher {
-        let keep_output = options.verbosity > 0;
-        launcher
-            .release(keep_output, options.core_dumps)
-            .map_err(|error| refused("-d", error))?;
-    } else {
-        say_started(&options, &driver_words, &places, &udp, &admin_places);
+    options.holder = home.holder;
+    let upgrade = Upgrade::new(arrival.program, arrival.keeper, &home)?;
+    if let Some(predecessor) = predecessor {
+        predecessor.attach().map_err(no_takeover)?;
+    }
+    let pid_file = write_files(&options, &places, predecessor.is_some());
+    words.iter().for_each(|words| say(words));
+    let is_quiet = options.daemon;
+    match is_quiet {
+        true => let_go(&options, launcher)?,
+        false => say_started(&options, &driver_words, &places),
     }
     if log::tells(Level::Debug) {
         log::say(Level::Debug, &layout(&cache.usage()), &[]);
     }
-    let listeners: Vec<_> = places
-        .into_iter()
-        .map(|place| place.guarded(tls.as_ref()))
-        .collect();
-    let udp = (!datagrams.is_empty()).then(|| scrubjay_net::Udp {
-        config: Arc::clone(&reloader.udp),
-        places: datagrams
-            .into_iter()
-            .map(|(address, sockets)| (address.port(), sockets))
-            .collect(),
-    });
+    let (sockets, admin) = served(places, &reloader.udp, tls.as_ref(), carried);
     let auth = users.as_ref().map(UsersFile::auth);
-    let config = scrubjay_net::Config {
-        cores: options.cpus.clone(),
-        limits: Arc::clone(&reloader.limits),
-    };
-    let shared = Shared::new(Arc::clone(&cache), options, auth, tls);
+    let shared = Shared::new(cache, options, auth, tls);
     let _ = shared.connection_log.set(log::connection);
     shared
         .stopwatch
         .get_or_init(|| Stopwatch::new(move || clock.now()));
-    start_helpers(&shared, clock, users, reloader)
-        .and_then(|()| start_admin(&shared, clock, admin))
+    let beside = Beside {
+        clock,
+        limits: Arc::clone(&reloader.limits),
+        udp: Arc::clone(&reloader.udp),
+        shared: Arc::new(Mutex::new(Arc::downgrade(&shared))),
+        users: users.map(|users| Arc::new(Mutex::new(users))),
+        admin: Arc::new(admin),
+    };
+    start_helpers(&shared, &beside, &upgrade, reloader)
         .map_err(|error| refused("cannot start a thread", error))?;
-    let sockets = scrubjay_net::Sockets {
-        listeners,
-        udp,
-        carried: Vec::new(),
-    };
-    let ran = match drivers {
-        Drivers::Epoll(drivers) => run_workers(&config, drivers, sockets, &shared),
-        Drivers::Uring(drivers) => run_workers(&config, drivers, sockets, &shared),
-    };
+    upgrade.report();
+    home.store();
+    // One that does not listen is none.
+    let _ = supervisor::tell("READY=1", &[]);
+    if let Some(predecessor) = predecessor {
+        predecessor.serving();
+    }
+    let ran = serve_until_told(shared, &mut home, beside, &upgrade, drivers, sockets);
+    let ended = ran.map_err(|error| refused("the server had to stop", error))?;
+    if ended == End::HandedOver {
+        // Files and sockets' paths are another's now: nothing is tidied up.
+        process::leave(0);
+    }
     drop(pid_file);
     log::notice("stopped");
-    ran.map_err(|error| refused("the server had to stop", error))
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Goes into the background for good.
+fn let_go(options: &Options, launcher: Option<Launcher>) -> Result<(), OptionError> {
+    let quiet = quiet(options);
+    let became = launcher.map_or_else(|| quiet.become_quiet(), |launcher| launcher.release(quiet));
+    became.map_err(|error| refused("-d", error))
+}
+
+fn no_takeover(why: String) -> OptionError {
+    refused("cannot take over from the server before", why)
 }
 
 /// What is served by drivers of either kind.
 type Served =
     scrubjay_net::Sockets<scrubjay_tls::Listener<Listener>, datagrams::Socket, scrubjay_tls::Socket<Socket>>;
 
-fn run_workers<D>(
-    config: &scrubjay_net::Config,
-    drivers: Vec<D>,
-    sockets: Served,
-    shared: &Arc<Shared>,
-) -> std::io::Result<()>
-where
-    D: Driver<Listener = Listener, Socket = Socket, Datagrams = datagrams::Socket> + Send,
-{
-    let drivers = drivers.into_iter().map(Secure::new).collect();
-    scrubjay_net::run(config, drivers, sockets, &shared.net, &shared.control, |_| {
-        CacheService::new(shared)
+/// What workers serve of `places`, and what is left for HTTP.
+fn served(
+    places: Places,
+    config: &Arc<Live<UdpConfig>>,
+    tls: Option<&Arc<Tls>>,
+    carried: Vec<scrubjay_net::Carried<scrubjay_tls::Socket<Socket>>>,
+) -> (Served, Vec<Listener>) {
+    let datagrams = places.datagrams.into_iter();
+    let sockets = Served {
+        listeners: places
+            .streams
+            .into_iter()
+            .map(|place| place.guarded(tls))
+            .collect(),
+        udp: udp_served(
+            config,
+            datagrams.map(|(address, sockets)| (address.port(), sockets)),
+        ),
+        carried,
+    };
+    (sockets, places.admin)
+}
+
+fn udp_served(
+    config: &Arc<Live<UdpConfig>>,
+    places: impl IntoIterator<Item = (u16, Vec<datagrams::Socket>)>,
+) -> Option<scrubjay_net::Udp<datagrams::Socket>> {
+    let places: Vec<_> = places.into_iter().collect();
+    (!places.is_empty()).then(|| scrubjay_net::Udp {
+        config: Arc::clone(config),
+        places,
     })
-    .map(drop)
 }
 
 /// Opens a driver for each worker, and notes in the options of which kind they are; and in words, for people.
@@ -275,111 +337,12 @@ pub fn load_certificates(options: &Options, clock: Clock) -> Result<Option<Arc<T
     })
 }
 
-/// A socket that is listened on, and how its connections are guarded.
-struct Place {
-    socket: Listener,
-    guard: Option<Certificate>,
-}
-
-impl Place {
-    fn guarded(self, tls: Option<&Arc<Tls>>) -> scrubjay_tls::Listener<Listener> {
-        match (self.guard, tls) {
-            (Some(certificate), Some(tls)) => scrubjay_tls::Listener::secure(self.socket, tls, certificate),
-            _ => scrubjay_tls::Listener::plain(self.socket),
-        }
-    }
-
-    /// What is spoken there, for people.
-    fn transport(&self) -> &'static str {
-        match self.guard {
-            None => "TCP",
-            Some(Certificate::NotAsked) => "TLS",
-            Some(Certificate::Asked) => "TLS, client certificates checked",
-            Some(Certificate::Required) => "TLS, client certificates required",
-        }
-    }
-}
-
-/// Opens all sockets, or says which one cannot be opened.
-fn listen(options: &Options) -> Result<Vec<Place>, OptionError> {
-    let mut places = Vec::new();
-    if let Some(path) = &options.unix_socket {
-        let opened = Listener::unix(Path::new(path), options.unix_mask, options.listen_backlog);
-        let socket = opened.map_err(|error| refused(&format!("-s {path}: cannot listen there"), error))?;
-        places.push(Place { socket, guard: None });
-    }
-    for (address, guard, is_needed) in tcp_addresses(options)? {
-        match Listener::tcp(address, options.listen_backlog) {
-            Ok(socket) => places.push(Place { socket, guard }),
-            Err(error) if is_needed => {
-                let advice = advice_on_listening(error.kind());
-                return Err(refused(&format!("cannot listen on {address} ({advice})"), error));
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(places)
-}
-
-/// Opens the sockets of datagrams: for each address one for every worker.
-fn open_datagrams(options: &Options) -> Result<Vec<(SocketAddr, Vec<datagrams::Socket>)>, OptionError> {
-    let mut all = Vec::new();
-    let asked = options.udp_addresses().into_iter().map(|address| (address, ()));
-    for (address, (), is_needed) in look_up("-l", asked)? {
-        let opened = datagrams::Socket::group(address, options.threads)
-            .and_then(|sockets| Ok((sockets[0].address()?, sockets)));
-        match opened {
-            Ok(opened) => all.push(opened),
-            Err(error) if is_needed => {
-                let advice = advice_on_listening(error.kind()).replace("-p", "-U");
-                return Err(refused(
-                    &format!("cannot serve UDP on {address} ({advice})"),
-                    error,
-                ));
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(all)
-}
-
-/// Opens the sockets where HTTP is answered, if that is asked for.
-fn open_admin(options: &Options) -> Result<Vec<Listener>, OptionError> {
-    let mut listeners = Vec::new();
-    let asked = options.admin_address().into_iter().map(|address| (address, ()));
-    for (address, (), is_needed) in look_up("-o admin", asked)? {
-        match Listener::tcp(address, options.listen_backlog) {
-            Ok(listener) => listeners.push(listener),
-            Err(error) if is_needed => {
-                let what = format!("-o admin: cannot listen on {address} (choose another address or port)");
-                return Err(refused(&what, error));
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(listeners)
-}
-
-/// What to do where it cannot be listened.
-pub fn advice_on_listening(error: std::io::ErrorKind) -> &'static str {
-    match error {
-        std::io::ErrorKind::AddrInUse => "another server is there; stop it, or choose another port with -p",
-        std::io::ErrorKind::AddrNotAvailable => "it is no address of this machine; choose another with -l",
-        std::io::ErrorKind::PermissionDenied => "ports below 1024 are for root; choose another with -p",
-        _ => "choose another address with -l or port with -p",
-    }
-}
-
 /// Writes pid file and port file. As in memcached the server goes on without them.
-fn write_files(
-    options: &Options,
-    tcp: &[SocketAddr],
-    udp: &[SocketAddr],
-    admin: &[SocketAddr],
-) -> Option<PidFile> {
+fn write_files(options: &Options, places: &Places, is_successor: bool) -> Option<PidFile> {
+    let (tcp, udp, admin) = (places.tcp(), places.udp(), places.admin());
     // memcached writes no port file beside a Unix socket.
     if (options.unix_socket.is_none() || !admin.is_empty())
-        && let Err(error) = process::write_port_file(&[("TCP", tcp), ("UDP", udp), ("ADMIN", admin)])
+        && let Err(error) = process::write_port_file(&[("TCP", &tcp), ("UDP", &udp), ("ADMIN", &admin)])
     {
         log::warning(&format!(
             "MEMCACHED_PORT_FILENAME: cannot write this file, name one that can be written: {error}"
@@ -388,7 +351,8 @@ fn write_files(
     let path = options.pid_file.as_deref()?;
     match PidFile::write(path) {
         Ok((file, other)) => {
-            if let Some(pid) = other {
+            // A successor finds the one before itself there.
+            if let Some(pid) = other.filter(|_| !is_successor) {
                 log::warning(&format!(
                     "-P {path} named another live process, {pid}; it names this one now"
                 ));
@@ -404,109 +368,46 @@ fn write_files(
     }
 }
 
-/// Starts the threads beside the workers: one takes signals, one looks after the cache and the files, one verifies
-/// passwords if there are users. They end with the process.
+/// Starts the threads that stay: one takes signals, one verifies passwords if there are users. They end with the process.
 fn start_helpers(
     shared: &Arc<Shared>,
-    clock: Clock,
-    users: Option<UsersFile>,
+    beside: &Beside,
+    upgrade: &Arc<Upgrade>,
     mut reloader: Reloader,
 ) -> std::io::Result<()> {
-    let for_signals = Arc::clone(shared);
-    if let Some(users) = &users {
-        let workers = Arc::clone(&shared.control);
-        spawn("logins", users.auth().verifier(move || workers.wake_all()))?;
+    let control = Arc::clone(&shared.control);
+    if let Some(auth) = &shared.auth {
+        let workers = Arc::clone(&control);
+        threads::spawn("logins", auth.verifier(move || workers.wake_all()))?;
     }
-    let users = users.map(|users| Arc::new(Mutex::new(users)));
-    let reloaded = users.clone();
-    spawn("signals", move || {
-        let control = &for_signals.control;
+    let (users, current, clock) = (beside.users.clone(), Arc::clone(&beside.shared), beside.clock);
+    let upgrade = Arc::clone(upgrade);
+    threads::spawn("signals", move || {
         loop {
             let signal = process::wait_signal();
-            let is_stopping = control.stop() != Stop::No;
+            let is_stopping = !matches!(control.stop(), Stop::No | Stop::HandOver);
             match signal {
-                Signal::Reload => reloader.reload(&for_signals, reloaded.as_deref(), clock.now()),
+                Signal::Reload => {
+                    // One that does not listen is none.
+                    let _ = supervisor::tell_reloading();
+                    let shared = current.lock().expect("nothing panics under this lock").upgrade();
+                    match shared {
+                        Some(shared) => reloader.reload(&shared, users.as_deref(), clock.now()),
+                        None => log::warning("SIGHUP: came during a hand-over; send it again"),
+                    }
+                    let _ = supervisor::tell("READY=1", &[]);
+                }
+                Signal::Upgrade => upgrade.begin(&control),
+                // What is left to do is done for others' clients, and can be broken off.
+                Signal::Stop | Signal::StopGracefully if upgrade.is_over() => process::leave(0),
                 // Whoever asks twice is in a hurry.
                 Signal::Stop if is_stopping => control.stop_now(),
-                Signal::Stop | Signal::StopGracefully => control.stop_gracefully(),
+                Signal::Stop | Signal::StopGracefully => {
+                    // One that does not listen is none.
+                    let _ = supervisor::tell("STOPPING=1", &[]);
+                    control.stop_gracefully();
+                }
             }
-        }
-    })?;
-    start_maintenance(Arc::clone(shared), clock, users)
-}
-
-/// Starts the thread that looks after the cache, the files and the log.
-fn start_maintenance(
-    shared: Arc<Shared>,
-    clock: Clock,
-    users: Option<Arc<Mutex<UsersFile>>>,
-) -> std::io::Result<()> {
-    let watched = Arc::clone(&shared);
-    spawn("watch", move || watch::run(&watched, || clock.now()))?;
-    spawn("maintenance", move || {
-        let Shared {
-            cache,
-            net,
-            control,
-            tls,
-            log,
-            ..
-        } = &*shared;
-        let bell = Bell::default();
-        let mut looked_at = clock.now();
-        let mut may_tell_of_huge_pages = true;
-        let mut limits = limits::Watch::default();
-        loop {
-            let held = net.memory.held() + net.curr_connections.load(Ordering::Relaxed) * CONNECTION_BYTES;
-            cache.set_held_beside(held + log.held());
-            net.memory
-                .set_limit((cache.usage().memory_max / CONNECTION_SHARE).max(CONNECTION_MIN));
-            let now = clock.now();
-            log.begin_turn(cache.config().workers_max, now);
-            let is_more = cache.maintain(now);
-            log::set_verbosity(shared.verbosity.load(Ordering::Relaxed));
-            log::tell_repeated();
-            limits.look(&shared);
-            if may_tell_of_huge_pages && let Some(error) = cache.huge_page_refusal() {
-                may_tell_of_huge_pages = false;
-                let text = format!(
-                    "no huge page to be had: {error}; tried again now and then, -o no_huge_pages ends that"
-                );
-                log::say(Level::Info, &text, &[]);
-            }
-            if cache.is_held_by_readers() {
-                control.copy_out(&net.memory);
-            }
-            if let Some(users) = &users {
-                locked(users).look(now);
-            }
-            if u128::from(now.nanos_since(looked_at)) >= CERTIFICATES_PERIOD.as_nanos() {
-                looked_at = now;
-                let reloaded = tls.as_ref().and_then(|tls| tls.reload_if_changed(now));
-                reloaded
-                    .iter()
-                    .for_each(|outcome| say_certificates("files changed", outcome));
-            }
-            bell.wait(if is_more {
-                MAINTENANCE_PAUSE
-            } else {
-                MAINTENANCE_PERIOD
-            });
-        }
-    })
-}
-
-/// Starts the thread that answers HTTP, if that is asked for. Whatever becomes of it, the cache is served on.
-fn start_admin(shared: &Arc<Shared>, clock: Clock, listeners: Vec<Listener>) -> std::io::Result<()> {
-    if listeners.is_empty() {
-        return Ok(());
-    }
-    let shared = Arc::clone(shared);
-    spawn("admin", move || {
-        if let Err(error) = scrubjay_admin::serve(&shared, clock, &listeners) {
-            log::error(&format!(
-                "-o admin: HTTP is answered no more, until the next start: {error}"
-            ));
         }
     })
 }
@@ -517,35 +418,4 @@ fn layout(usage: &scrubjay_cache::Usage) -> String {
         "memory layout: {} segments of {} bytes, index {} bytes, limit {} bytes",
         usage.segments_total, usage.segment_size, usage.index_bytes, usage.memory_max
     )
-}
-
-/// The socket addresses behind `-l` and `-p`, looked up, how each is guarded, and whether the server cannot do without it.
-fn tcp_addresses(options: &Options) -> Result<Vec<(SocketAddr, Option<Certificate>, bool)>, OptionError> {
-    look_up("-l", options.tcp_listeners())
-}
-
-/// Looks addresses up that `option` gave, each with what belongs to it, and whether the server cannot do without it.
-///
-/// # Errors
-/// There is no such address.
-pub fn look_up<'a, T: Copy>(
-    option: &str,
-    asked: impl IntoIterator<Item = (options::Address<'a>, T)>,
-) -> Result<Vec<(SocketAddr, T, bool)>, OptionError> {
-    let mut all = Vec::new();
-    for ((host, port), with) in asked {
-        let Some(host) = host else {
-            all.push((SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), with, true));
-            // A machine may have no IPv6.
-            all.push((SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), with, false));
-            continue;
-        };
-        let what =
-            format!("{option} {host}: no such address; give one of this machine's, or 0.0.0.0 for all");
-        let found = (host, port)
-            .to_socket_addrs()
-            .map_err(|error| refused(&what, error))?;
-        all.extend(found.map(|address| (address, with, true)));
-    }
-    Ok(all)
 }

@@ -52,7 +52,7 @@ impl Certificates {
     }
 
     /// Connects to the first port, believing what is in the folder now.
-    fn connect(&self, server: &Server) -> Encrypted {
+    pub fn connect(&self, server: &Server) -> Encrypted {
         let mut roots = RootCertStore::empty();
         let certificate = CertificateDer::from_pem_file(self.path("chain")).expect("a certificate");
         roots.add(certificate).expect("a certificate");
@@ -74,7 +74,7 @@ fn read_exactly(stream: &mut impl Read, len: usize) -> Vec<u8> {
 }
 
 /// Sends `request` and expects `reply`.
-fn check(stream: &mut (impl Read + Write), request: &[u8], reply: &[u8]) {
+pub fn check(stream: &mut (impl Read + Write), request: &[u8], reply: &[u8]) {
     stream.write_all(request).expect("writable");
     let got = read_exactly(stream, reply.len());
     assert!(

@@ -6,7 +6,7 @@
 use scrubjay_io::driver::choice as driver;
 
 use super::row::{Kind, Row};
-use super::{EXIT_USAGE, LogFormat, Options, Protocol, admin, cpus, listen, tls, udp};
+use super::{EXIT_USAGE, LogFormat, Options, Protocol, admin, cpus, listen, memory_file, tls, udp};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -92,9 +92,10 @@ pub const ROWS: &[Row] = &[
         .shows("ledger_size", |o| o.ledger_bytes.unwrap_or(o.memory_max / 100).to_string()),
     Row::flag("enable-largepages", |o, _| o.huge_pages = true, "Map the memory with huge pages, if there are any")
         .short('L'),
-    Row::text("memory-file", "file", ignore_text, "File that keeps the items over a restart")
-        .short('e').stat("memory_file")
-        .no_effect("items are not kept over a restart"),
+    Row::text("memory-file", "file", memory_file::set, "File on tmpfs that the items live in: they are there again after a restart or a crash, until the next boot")
+        .short('e').exit(EXIT_USAGE)
+        .shows("memory_file", |o| o.memory_file.clone().unwrap_or_else(|| "(null)".to_owned()))
+        .differs("items survive a crash and kill -9 too; there is no second file beside it; a file of another boot or layout is emptied, and that is said"),
     Row::real("slab-growth-factor", 1.0, 1e6, "Growth factor of slab classes")
         .short('f').default("1.25").stat("growth_factor").no_effect(NO_SLABS),
     Row::number("slab-min-size", 1, 1 << 20, |_, _| {}, "Least room for key, value and flags")
@@ -150,6 +151,8 @@ pub const ROWS: &[Row] = &[
     Row::flag("daemon", |o, _| o.daemon = true, "Run in the background")
         .short('d')
         .differs("the command returns when the server listens, and fails if it does not"),
+    Row::flag("keep", |o, _| o.keep = true, "A small parent process holds the memory and starts the server again if it dies without having been told to; the items are there again")
+        .shows("restart_survives", |o| o.holder.survives().to_owned()),
     Row::text("pidfile", "file", set_pid_file, "File to write the process id to; removed at the end")
         .short('P'),
     Row::text("user", "user", set_user, "User to run as, when started by root")

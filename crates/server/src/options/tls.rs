@@ -23,7 +23,7 @@ const NEEDED: [&str; 2] = ["ssl_chain_cert", "ssl_key"];
 
 impl TlsOptions {
     /// How the connections of a listener are guarded: `None`, they are not.
-    pub(super) fn guard(&self, guard: Guard) -> Option<Certificate> {
+    pub fn guard(&self, guard: Guard) -> Option<Certificate> {
         let certificate = match guard {
             Guard::AsOthers => self.certificate,
             Guard::Plain => return None,

@@ -28,6 +28,9 @@ pub fn run(shared: &Shared, now: impl Fn() -> Now) {
     let mut pause = PAUSE_MIN;
     loop {
         scribe.wait_for_watchers();
+        if shared.log.has_ended() {
+            return;
+        }
         pause = match scribe.round(now()) {
             true => PAUSE_MIN.max(pause / 2),
             false => PAUSE_MAX.min(pause * 2),
@@ -100,7 +103,7 @@ impl<'a> Scribe<'a> {
 
     fn wait_for_watchers(&self) {
         let watchers = self.log.locked();
-        let none = |watchers: &mut Vec<Arc<Feed>>| watchers.is_empty();
+        let none = |watchers: &mut Vec<Arc<Feed>>| watchers.is_empty() && !self.log.has_ended();
         let waited = self.log.has_come.wait_while(watchers, none);
         drop(waited.expect("nothing panics under this lock"));
     }

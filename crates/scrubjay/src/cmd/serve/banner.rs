@@ -4,61 +4,38 @@ use std::net::SocketAddr;
 
 use scrubjay_server::options::Options;
 
-use super::Place;
+use super::places::Places;
 use crate::args::VERSION;
 use crate::log::{self, Level};
 
 /// Says that the server is up: to people in one screen, to machines in one line.
-pub fn say_started(
-    options: &Options,
-    driver: &str,
-    places: &[Place],
-    udp: &[SocketAddr],
-    admin: &[SocketAddr],
-) {
-    let listening = listening(options, places, udp);
-    let text = banner(options, driver, &listening, admin);
+pub fn say_started(options: &Options, driver: &str, places: &Places) {
+    let text = banner(options, driver, places);
     if log::is_terminal() && log::is_text() {
         eprintln!("{text}");
     } else if log::is_text() {
         text.lines().for_each(log::notice);
     } else {
-        let admin: Vec<String> = admin.iter().map(SocketAddr::to_string).collect();
-        let details: [log::Detail<'_>; 9] = [
+        let admin: Vec<String> = places.admin().iter().map(SocketAddr::to_string).collect();
+        let details: [log::Detail<'_>; 10] = [
             ("version", &env!("CARGO_PKG_VERSION")),
             ("pid", &std::process::id()),
-            ("listens", &listening),
+            ("listens", &places.words()),
             ("admin", &admin.join(",")),
             ("memory_bytes", &options.memory_max),
             ("item_size_max", &options.item_size_max),
             ("threads", &options.threads),
             ("io_driver", &driver),
             ("connections_max", &options.conn_limit),
+            ("restart", &options.holder.words()),
         ];
         log::say(Level::Notice, "started", &details);
     }
 }
 
-/// Everywhere that the server listens.
-fn listening(options: &Options, places: &[Place], udp: &[SocketAddr]) -> String {
-    let tcp = places.iter().filter_map(|place| {
-        let address = place.socket.address()?;
-        Some(format!("{address} ({})", place.transport()))
-    });
-    let udp = udp.iter().map(|address| format!("{address} (UDP)"));
-    let unix = options
-        .unix_socket
-        .iter()
-        .map(|path| format!("{path} (Unix socket)"));
-    let listening = tcp.chain(udp).chain(unix).collect::<Vec<_>>().join(", ");
-    match listening.is_empty() {
-        true => "nowhere".to_owned(),
-        false => listening,
-    }
-}
-
 /// What people are told: one screen.
-fn banner(options: &Options, driver: &str, listening: &str, admin: &[SocketAddr]) -> String {
+fn banner(options: &Options, driver: &str, places: &Places) -> String {
+    let (listening, admin) = (places.words(), places.admin());
     let pages = admin
         .iter()
         .map(|address| format!("pages       http://{address}/\n"));
@@ -69,6 +46,7 @@ fn banner(options: &Options, driver: &str, listening: &str, admin: &[SocketAddr]
          listens on  {listening}\n{admin}\
          memory      {} (-m), items up to {} (-I){}\n\
          work        {} threads (-t) by {}, up to {} connections (-c)\n\
+         restart     {}\n\
          to stop     Ctrl-C or kill {pid}; kill -USR1 {pid} lets connections finish",
         bytes_text(options.memory_max as u64),
         bytes_text(options.item_size_max as u64),
@@ -76,6 +54,7 @@ fn banner(options: &Options, driver: &str, listening: &str, admin: &[SocketAddr]
         options.threads,
         driver,
         options.conn_limit,
+        options.holder.words(),
     );
     if options.listen.is_empty() && !options.tcp_addresses().is_empty() {
         text.push_str("\nOnly this machine can connect; to serve the network, start with -l 0.0.0.0");
