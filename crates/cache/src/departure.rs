@@ -103,7 +103,7 @@ impl Worker {
 
     /// What lies under `key`. Leaves no trace, and is not counted.
     pub fn peek(&self, key: &[u8]) -> Peek {
-        let cache = &*self.member.cache();
+        let cache = self.member.cache();
         cache.epochs.announce_again(self.member.index);
         let hash = cache.index.hash(key);
         if let Some((found, header)) = self.look(hash, key) {
@@ -136,10 +136,13 @@ mod tests {
     use crate::cache::Cache;
     use crate::worker::Worker;
 
+    /// Who evicted, the key, and the length of its value.
+    type Row = (usize, Vec<u8>, usize);
+
     #[derive(Clone, Debug, Default)]
     struct Seen {
         wants: Arc<AtomicBool>,
-        rows: Arc<Mutex<Vec<(usize, Vec<u8>, usize)>>>,
+        rows: Arc<Mutex<Vec<Row>>>,
     }
 
     impl Observer for Seen {

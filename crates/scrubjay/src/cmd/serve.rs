@@ -200,6 +200,7 @@ fn serve_requests(mut options: Options, launcher: Option<Launcher>) -> Result<()
     let config = net_config(&options);
     let shared = Shared::new(Arc::clone(&cache), options, auth, tls);
     start_helpers(&shared, clock, users)
+        .and_then(|()| start_watch(&shared, clock))
         .and_then(|()| start_admin(&shared, clock, admin))
         .map_err(|error| refused("cannot start a thread", error))?;
     let sockets = scrubjay_net::Sockets { listeners, udp };
@@ -449,8 +450,6 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
             }
         }
     })?;
-    let watched = Arc::clone(shared);
-    spawn("watch", move || watch::run(&watched, || clock.now()))?;
     let shared = Arc::clone(shared);
     spawn("maintenance", move || {
         let Shared {
@@ -498,6 +497,12 @@ fn start_helpers(shared: &Arc<Shared>, clock: Clock, users: Option<UsersFile>) -
             });
         }
     })
+}
+
+/// Starts the thread that tells watchers what the workers do.
+fn start_watch(shared: &Arc<Shared>, clock: Clock) -> std::io::Result<()> {
+    let shared = Arc::clone(shared);
+    spawn("watch", move || watch::run(&shared, || clock.now()))
 }
 
 /// Starts the thread that answers HTTP, if that is asked for. Whatever becomes of it, the cache is served on.

@@ -36,7 +36,7 @@ const LIMITS: &[(&str, Read)] = &[
 
 /// States: the word for each, and what it is now.
 const STATES: &[(&str, Read)] = &[
-    ("memory_limit", |now| now.usage.memory_max as u64),
+    ("memory_limit", |now| now.usage.memory_max),
     ("index_resizing", |now| now.usage.index_is_resizing.into()),
     ("index_bytes", |now| now.usage.index_bytes),
     ("huge_pages_refused", |now| {
