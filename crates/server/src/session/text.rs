@@ -110,8 +110,8 @@ enum Progress {
     Rest,
     /// Nothing can be done before the workers are woken.
     Soon,
-    /// The input is done with, and output is made elsewhere.
-    Fed,
+    /// Output is made elsewhere; so many bytes are done with.
+    Fed(usize),
     /// Close when the output is sent.
     Close,
 }
@@ -143,10 +143,7 @@ pub(super) fn handle(
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
             Step::List(_) => list_connections(&mut state.step, context, output.bytes()),
             Step::Dump(_) => list_keys(&mut state.step, context, output.bytes()),
-            Step::Watch(watcher) => match watcher.feed(output.bytes()) {
-                true => Progress::Yield(rest.len()),
-                false => Progress::Fed,
-            },
+            Step::Watch(watcher) => feed(watcher, rest.len(), output.bytes()),
         };
         if is_measured {
             context.answered();
@@ -177,8 +174,8 @@ pub(super) fn handle(
             }
             Progress::Rest => Next::Rest,
             Progress::Soon => Next::Soon,
-            Progress::Fed => {
-                consumed = input.len();
+            Progress::Fed(len) => {
+                consumed += len;
                 Next::Fed
             }
             Progress::Close => Next::Close,
@@ -736,6 +733,14 @@ fn list_connections(step: &mut Step, context: &Context<'_>, out: &mut Vec<u8>) -
             *step = Step::Line;
             Progress::Consumed(0)
         }
+    }
+}
+
+/// Gives a watcher what there is for it; its input of so many bytes is not looked at.
+fn feed(watcher: &Watcher, input_len: usize, out: &mut Vec<u8>) -> Progress {
+    match watcher.feed(out) {
+        true => Progress::Yield(input_len),
+        false => Progress::Fed(input_len),
     }
 }
 
