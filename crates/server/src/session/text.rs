@@ -232,10 +232,10 @@ fn handle_line(
             *step = Step::List(Box::new(context.begin_list()));
             return Progress::Consumed(line.len);
         }
-        Ok(request @ (Request::Stats(_) | Request::Insides(..))) => {
-            if begin_dump(step, context, request, output.bytes()) {
-                return Progress::Consumed(line.len);
-            }
+        Ok(request @ (Request::Stats(_) | Request::Insides(..)))
+            if begin_dump(step, context, request, output.bytes()) =>
+        {
+            return Progress::Consumed(line.len);
         }
         Ok(Request::Quit | Request::Http) => return Progress::Close,
         Ok(Request::Shutdown { mode }) if context.shared.options.shutdown_enabled => {
