@@ -455,7 +455,11 @@ fn under_load_what_stays_is_dumped_once_and_what_comes_and_goes_harms_nothing() 
                 let mut number = 0u64;
                 // The index grows and shrinks with these.
                 while !is_over.load(Ordering::Relaxed) {
-                    let verb = if number / 5000 % 2 == 0 { "ms" } else { "md" };
+                    let verb = if (number / 5000).is_multiple_of(2) {
+                        "ms"
+                    } else {
+                        "md"
+                    };
                     let key = format!("passing:{writer}:{}", number % 5000);
                     let tail = if verb == "ms" {
                         " 5 T0\r\nvalue\r\n"
