@@ -53,23 +53,7 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         let (success, output) = capture(&mut command);
         Outcome::counted(success, output)
     });
-    steps.step("interleavings of the engine", || {
-        let mut command = cargo(&root);
-        let arguments = [
-            "test",
-            "--locked",
-            "-p",
-            "scrubjay-sim",
-            "--test",
-            "interleavings",
-        ];
-        command
-            .args(arguments)
-            .env("RUSTFLAGS", "--cfg shuttle")
-            .env("CARGO_TARGET_DIR", target.join("shuttle"));
-        let (success, output) = capture(&mut command);
-        Outcome::counted(success, output)
-    });
+    steps.step("interleavings of the engine", || interleavings(&root, &target));
     steps.step("instructions", || match instructions::obstacle() {
         Some(why) => Outcome::Skipped(why),
         None => Outcome::of(instructions::run(&root, &target, cargo(&root), false)),
@@ -80,6 +64,25 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         steps.step("debian package", || deb::test(&root, &target, program));
     }
     steps.finish()
+}
+
+/// The whole engine under random interleavings.
+fn interleavings(root: &Path, target: &Path) -> Outcome {
+    let mut command = cargo(root);
+    let arguments = [
+        "test",
+        "--locked",
+        "-p",
+        "scrubjay-sim",
+        "--test",
+        "interleavings",
+    ];
+    command
+        .args(arguments)
+        .env("RUSTFLAGS", "--cfg shuttle")
+        .env("CARGO_TARGET_DIR", target.join("shuttle"));
+    let (success, output) = capture(&mut command);
+    Outcome::counted(success, output)
 }
 
 /// Builds the release and its Debian package.

@@ -76,7 +76,7 @@ fn help_names_every_option() {
             ".TH",
             "memory\\-limit",
             "idle\\-timeout",
-            "no effect: items are not kept",
+            "no effect: memory is not cut into slab classes",
         ],
     );
     check("completions bash", &["--memory-limit", "--idle-timeout", "serve"]);
