@@ -293,8 +293,8 @@ impl Observed {
     /// A store is asked for.
     #[inline]
     pub(crate) fn note_store(&self, shared: &Shared, now: Now, store: &Store<'_>) {
-        let unix_millis = shared.cache.config().unix_millis_at_start + now.millis();
-        let class = &self.ttls[ttl::class(store.mode, store.exptime, unix_millis)];
+        let unix_secs = || (shared.cache.config().unix_millis_at_start + now.millis()) / 1000;
+        let class = &self.ttls[ttl::class(store.mode, store.exptime, unix_secs)];
         class.store(class.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         if shared.options.sample_interval > 0 {
             let delimiter = shared.options.stat_delimiter as u8;
