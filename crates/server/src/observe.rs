@@ -336,7 +336,7 @@ pub(crate) fn kind_of_arith(outcome: ArithOutcome) -> Kind {
 }
 
 /// What all workers observed until `stats reset`, to be subtracted.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Before {
     service: Vec<Sums>,
     wait: Vec<Sums>,
