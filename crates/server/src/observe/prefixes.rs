@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
+use super::key_hash::key_hash;
 use super::sketch::{self, Sketch};
 
 /// Prefixes that a worker tells apart.
@@ -54,7 +53,7 @@ impl Prefixes {
     /// A key is stored.
     #[inline]
     pub(super) fn note(&self, key: &[u8], delimiter: u8, seed: u64) {
-        let hash = xxh3_64_with_seed(key, seed);
+        let hash = key_hash(key, seed);
         // Most prefixes are so short that memchr would take longer to begin.
         let within = &key[..key.len().min(PREFIX_LEN_MAX + 1)];
         let prefix = within.iter().position(|byte| *byte == delimiter);
