@@ -21,6 +21,6 @@ export async function poll() {
   if (!isListed) return;
   say(byId("connections-note"), isComplete ? "" : `The first ${connections.length}; stats conns tells all.`);
   fill("connections-table", connections.map(({ descriptor, UDP, addr, listen_addr: at, state, secs_since_last_cmd: idle }) => [
-    { content: addr ?? "", kind: "key", value: descriptor, of: `connection:${descriptor}` }, at ?? (UDP ? "UDP" : ""), STATES[state] ?? state, spanOf(idle),
+    { content: addr ?? "", value: descriptor, of: `connection:${descriptor}` }, spanOf(idle), STATES[state] ?? state, at ?? (UDP ? "UDP" : ""),
   ]));
 }

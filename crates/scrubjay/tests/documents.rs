@@ -176,7 +176,7 @@ fn check(path: &Path) -> Vec<String> {
     for example in examples {
         let (status, printed) = place.run(&place.with_ports(&example.command));
         // The documents are for people, who are not root.
-        let is_for_root = |line: &&str| line.starts_with("scrubjay: warning: running as root");
+        let is_for_root = |line: &&str| line.contains("warning: running as root");
         let lines: Vec<&str> = printed
             .lines()
             .map(str::trim_end)

@@ -7,6 +7,7 @@
 
 mod histogram;
 mod hot_keys;
+mod key_hash;
 mod prefixes;
 mod sketch;
 pub(crate) mod ttl;
@@ -16,12 +17,12 @@ use std::sync::{Arc, Mutex};
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{ArithOutcome, DeleteOutcome, Store, StoreOutcome};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use self::histogram::{Distribution, OCTAVE_BOUNDS};
 use self::histogram::{Histogram, Sums};
 pub use self::hot_keys::HotKey;
 use self::hot_keys::HotKeys;
+use self::key_hash::key_hash;
 pub use self::prefixes::PrefixKeys;
 use self::prefixes::Prefixes;
 use crate::service::Shared;
@@ -197,23 +198,16 @@ impl Default for Observed {
 }
 
 impl Observed {
-    /// A request is taken up. Returns whether it is measured: then call [`Observed::answered`] when its reply is made.
+    /// Whether the next operation is sampled, and the request that makes it is to be measured.
     #[inline]
-    pub(crate) fn take_up(&self, shared: &Shared) -> bool {
-        let is_due = self.left.load(Ordering::Relaxed) == 0;
-        if is_due {
-            self.begin(shared);
-        }
-        is_due
+    pub(crate) fn is_due(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
     }
 
-    #[cold]
-    fn begin(&self, shared: &Shared) {
-        let Some(stopwatch) = shared
-            .stopwatch
-            .get()
-            .filter(|_| shared.options.sample_interval > 0)
-        else {
+    /// A request is taken up. If it is due, it is measured until [`Observed::answered`].
+    pub(crate) fn take_up(&self, shared: &Shared) {
+        let is_wanted = self.is_due() && shared.options.sample_interval > 0;
+        let Some(stopwatch) = shared.stopwatch.get().filter(|_| is_wanted) else {
             return;
         };
         self.taken_up.store(stopwatch.now().nanos(), Ordering::Relaxed);
@@ -249,7 +243,7 @@ impl Observed {
         }
         // Whoever is reading them keeps this one out; a worker waits for nobody.
         if let Ok(mut hot_keys) = self.hot_keys.try_lock() {
-            hot_keys.note(xxh3_64_with_seed(key, seed(shared)), key, now);
+            hot_keys.note(key_hash(key, seed(shared)), key, now);
         }
     }
 
@@ -269,13 +263,12 @@ impl Observed {
     }
 
     /// The reply of the measured request is made; its turn began at `turn`.
-    #[cold]
     pub(crate) fn answered(&self, shared: &Shared, turn: Now) {
-        let kind = usize::from(self.kind.load(Ordering::Relaxed));
         if !self.is_measuring.load(Ordering::Relaxed) {
             return;
         }
         self.is_measuring.store(false, Ordering::Relaxed);
+        let kind = usize::from(self.kind.load(Ordering::Relaxed));
         let is_many = self.is_many.load(Ordering::Relaxed);
         // A request without an operation, or of which only a part has come, leaves its turn to the next.
         let kind = match KINDS.get(kind) {
@@ -294,8 +287,8 @@ impl Observed {
     /// A store is asked for.
     #[inline]
     pub(crate) fn note_store(&self, shared: &Shared, now: Now, store: &Store<'_>) {
-        let unix_millis = shared.cache.config().unix_millis_at_start + now.millis();
-        let class = &self.ttls[ttl::class(store.mode, store.exptime, unix_millis)];
+        let unix_secs = || (shared.cache.config().unix_millis_at_start + now.millis()) / 1000;
+        let class = &self.ttls[ttl::class(store.mode, store.exptime, unix_secs)];
         class.store(class.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         if shared.options.sample_interval > 0 {
             let delimiter = shared.options.stat_delimiter as u8;
@@ -337,7 +330,7 @@ pub(crate) fn kind_of_arith(outcome: ArithOutcome) -> Kind {
 }
 
 /// What all workers observed until `stats reset`, to be subtracted.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Before {
     service: Vec<Sums>,
     wait: Vec<Sums>,

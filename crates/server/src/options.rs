@@ -256,7 +256,7 @@ impl Default for Options {
             auth_file: None,
             stat_delimiter: ':',
             detail_enabled: false,
-            sample_interval: 16,
+            sample_interval: 32,
             tls: TlsOptions::default(),
             daemon: false,
             pid_file: None,

@@ -125,6 +125,7 @@ impl Context<'_> {
         found
     }
 
+    #[inline]
     fn store(&mut self, store: Store<'_>) -> StoreOutcome {
         let compared = store.compare_cas.is_some() && store.mode == StoreMode::Set;
         self.note_detail(store.key, detail::Request::Set);
@@ -207,14 +208,10 @@ impl Context<'_> {
         self.counters.observed.note(self.shared, self.now, key, kind);
     }
 
-    /// A request is taken up; if `true`, its reply is to be followed by [`Context::answered`].
+    /// Whether the next request is to be [`measured`].
     #[inline]
-    fn take_up(&self) -> bool {
-        self.counters.observed.take_up(self.shared)
-    }
-
-    fn answered(&self) {
-        self.counters.observed.answered(self.shared, self.now);
+    fn is_due(&self) -> bool {
+        self.counters.observed.is_due()
     }
 
     fn flush_all(&mut self, delay: i64) {
@@ -351,6 +348,22 @@ fn is_binary(context: &Context<'_>, first: u8) -> bool {
         options::Protocol::Binary => true,
         options::Protocol::Text => false,
     }
+}
+
+/// One step of a session, `work`, that may be measured. Out of the way of those that are not.
+#[cold]
+#[inline(never)]
+fn measured<S, P>(
+    work: fn(&mut S, &mut Context<'_>, &[u8], &mut Output<PinnedSlice>) -> P,
+    step: &mut S,
+    context: &mut Context<'_>,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+) -> P {
+    context.counters.observed.take_up(context.shared);
+    let progress = work(step, context, input, output);
+    context.counters.observed.answered(context.shared, context.now);
+    progress
 }
 
 /// Appends a hit's value: copied if it is small, else from where it lies.

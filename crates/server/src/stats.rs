@@ -89,7 +89,7 @@ pub(crate) struct Baseline {
     net: [u64; 4],
     udp: UdpCounts,
     classes: Vec<SizeClass>,
-    pub(crate) observed: observe::Before,
+    pub(crate) observed: Arc<observe::Before>,
 }
 
 /// The sums at the last `stats reset`.
@@ -153,7 +153,7 @@ pub(crate) fn reset(shared: &Shared) {
         net: net_sums(shared),
         udp: shared.net.udp(),
         classes: shared.cache.size_classes(),
-        observed: observe::reset(shared),
+        observed: Arc::new(observe::reset(shared)),
     };
     detail::reset(shared);
     *shared.baseline.lock().expect("nothing panics under this lock") = baseline;

@@ -65,7 +65,7 @@ fn where_every_request_is_measured_the_sums_are_those_of_the_plain_counters() {
     assert_eq!(counted("touch_miss"), plain(&["touch_misses"]));
     let sets = counted("set_stored") + counted("set_not_stored") + counted("set_refused");
     assert_eq!(sets, plain(&["cmd_set"]));
-    assert_eq!(counted("set_not_stored"), 500);
+    assert_eq!(counted("set_not_stored"), 499);
     assert_eq!(counted("delete_hit"), plain(&["delete_hits"]));
     assert_eq!(counted("delete_miss"), plain(&["delete_misses"]));
     assert_eq!(counted("arith_hit"), plain(&["incr_hits", "decr_hits"]));
@@ -99,8 +99,8 @@ fn nothing_is_measured_where_that_is_asked_for_and_a_sample_by_default() {
     let latency = stats(&mut connect(&server), "latency");
     let counts = latency.keys().filter(|name| name.ends_with(":count"));
     let measured: u64 = counts.map(|name| number(&latency, name)).sum();
-    // One in 16 of 20,000, give or take what chance does.
-    assert!((900..1700).contains(&measured), "{measured}");
+    // One in 32 of 20,000, give or take what chance does.
+    assert!((450..850).contains(&measured), "{measured}");
 }
 
 #[test]

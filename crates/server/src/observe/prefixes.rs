@@ -6,9 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use memchr::memchr;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
+use super::key_hash::key_hash;
 use super::sketch::{self, Sketch};
 
 /// Prefixes that a worker tells apart.
@@ -55,9 +53,11 @@ impl Prefixes {
     /// A key is stored.
     #[inline]
     pub(super) fn note(&self, key: &[u8], delimiter: u8, seed: u64) {
-        let hash = xxh3_64_with_seed(key, seed);
-        let prefix = memchr(delimiter, key).filter(|len| *len <= PREFIX_LEN_MAX);
-        let known = prefix.and_then(|len| self.place(&key[..len], seed));
+        let hash = key_hash(key, seed);
+        // Most prefixes are so short that memchr would take longer to begin.
+        let within = &key[..key.len().min(PREFIX_LEN_MAX + 1)];
+        let prefix = within.iter().position(|byte| *byte == delimiter);
+        let known = prefix.and_then(|len| self.place(&key[..len]));
         let sketch = match known {
             Some(place) => &place.sketch,
             None => self.others.get_or_init(Sketch::default),
@@ -66,8 +66,8 @@ impl Prefixes {
     }
 
     #[inline]
-    fn place(&self, prefix: &[u8], seed: u64) -> Option<&Place> {
-        let mut number = xxh3_64_with_seed(prefix, seed) as usize % PLACES;
+    fn place(&self, prefix: &[u8]) -> Option<&Place> {
+        let mut number = first_place(prefix);
         for _ in 0..PLACES {
             match self.places[number].get() {
                 Some(place) if *place.prefix == *prefix => return Some(place),
@@ -92,6 +92,21 @@ impl Prefixes {
         let sketches = self.places.iter().filter_map(|place| Some(&place.get()?.sketch));
         sketches.chain(self.others.get()).for_each(Sketch::forget);
     }
+}
+
+/// Where the search for a prefix begins: by its length and its ends. Whoever makes many begin at one place makes the search no
+/// longer than the places are many.
+#[inline]
+fn first_place(prefix: &[u8]) -> usize {
+    let ends = match prefix {
+        [first, .., before, last] => [*first, *before, *last],
+        [first, last] => [*first, 0, *last],
+        [only] => [0, 0, *only],
+        [] => [0; 3],
+    };
+    let [first, before, last] = ends.map(u32::from);
+    let mixed = (first << 16 | before << 8 | last).wrapping_add((prefix.len() as u32) << 24);
+    (mixed.wrapping_mul(0x9e37_79b1) >> (32 - PLACES.ilog2())) as usize
 }
 
 /// The prefixes of all workers, those with most keys first.

@@ -103,8 +103,8 @@ fn tau(share: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::key_hash::key_hash;
     use super::{Sketch, count};
-    use xxhash_rust::xxh3::xxh3_64_with_seed;
 
     #[test]
     fn counts_are_within_a_few_percent_however_many_came() {
@@ -113,7 +113,7 @@ mod tests {
             for number in 0..wanted {
                 // Each comes to both, and again.
                 for _ in 0..2 {
-                    let hash = xxh3_64_with_seed(&number.to_le_bytes(), 1);
+                    let hash = key_hash(format!("user:{number}").as_bytes(), 1);
                     sketches.iter().for_each(|sketch| sketch.note(hash));
                 }
             }

@@ -23,9 +23,9 @@ const KEPT: usize = 6;
 /// Ends of the classes from the second on, in seconds.
 const ENDS: [i64; 4] = [60, 3_600, 86_400, 2_592_000];
 
-/// The class of a store with this exptime. An exptime of more than 30 days is a Unix time.
+/// The class of a store with this exptime. An exptime of more than 30 days is a Unix time, and compared with the present one.
 #[inline]
-pub(super) fn class(mode: StoreMode, exptime: i64, unix_millis: u64) -> usize {
+pub(super) fn class(mode: StoreMode, exptime: i64, unix_secs: impl Fn() -> u64) -> usize {
     if matches!(mode, StoreMode::Append | StoreMode::Prepend) {
         return KEPT;
     }
@@ -34,7 +34,7 @@ pub(super) fn class(mode: StoreMode, exptime: i64, unix_millis: u64) -> usize {
     }
     let secs = match exptime {
         ..=2_592_000 => exptime,
-        _ => exptime.saturating_sub((unix_millis / 1000) as i64),
+        _ => exptime.saturating_sub(unix_secs() as i64),
     };
     let is_over = |end: &i64| secs < *end;
     ENDS.iter().position(is_over).map_or(LONGER, |class| class + 1)
@@ -47,9 +47,9 @@ mod tests {
 
     #[test]
     fn each_exptime_is_in_the_class_of_its_life() {
-        let unix_secs = 1_800_000_000;
+        let unix_secs = || 1_800_000_000;
         let check = |exptime, name| {
-            let class = class(StoreMode::Set, exptime, unix_secs * 1000);
+            let class = class(StoreMode::Set, exptime, unix_secs);
             assert_eq!(NAMES[class], name, "{exptime}");
         };
         check(0, "never");
@@ -64,6 +64,6 @@ mod tests {
         check(1_800_003_599, "under_1_hour");
         check(1_831_536_000, "longer");
         check(i64::MAX, "longer");
-        assert_eq!(NAMES[class(StoreMode::Append, 0, 0)], "kept");
+        assert_eq!(NAMES[class(StoreMode::Append, 0, unix_secs)], "kept");
     }
 }

@@ -203,7 +203,7 @@ pub const ROWS: &[Row] = &[
         .extended().exit(EXIT_USAGE)
         .shows("admin", |o| o.admin.as_ref().map_or_else(|| "NULL".to_owned(), |place| listen::text(std::slice::from_ref(place)))),
     Row::number("sample_interval", 0, 1 << 20, |o, n| o.sample_interval = n as u32, "One request in so many, drawn by chance, is measured for `stats latency` and `stats hotkeys`: 1 is all, 0 is none, nor are keys counted for `stats prefixes` then")
-        .extended().default("16")
+        .extended().default("32")
         .shows("sample_interval", |o| o.sample_interval.to_string()),
     Row::number("hashpower", 12, 32, |_, _| {}, "Power of two that the hash table starts with")
         .extended().default("0").stat("hashpower_init")

@@ -12,7 +12,7 @@ use scrubjay_protocol::binary::{
 
 use self::store::Pending;
 use super::need;
-use super::{Context, Listed, Listing, OUTPUT_PER_CALL, ahead, push_value};
+use super::{Context, Listed, Listing, OUTPUT_PER_CALL, ahead, measured, push_value};
 use crate::stats::detail;
 
 /// What one connection is in the middle of.
@@ -58,11 +58,14 @@ pub(crate) fn handle(
         if consumed >= fetched && matches!(state.step, Step::Request) {
             fetched = consumed + ahead::fetch_packets(context.worker, &input[consumed..]);
         }
-        let is_measured = context.take_up();
+        let rest = &input[consumed..];
         let progress = match &mut state.step {
-            Step::Request => handle_request(&mut state.step, context, &input[consumed..], output),
-            Step::Value(_) => store::receive(&mut state.step, context, &input[consumed..], output),
-            Step::Swallow(left) => swallow(left, &input[consumed..]),
+            Step::Request if context.is_due() => {
+                measured(handle_request, &mut state.step, context, rest, output)
+            }
+            Step::Request => handle_request(&mut state.step, context, rest, output),
+            Step::Value(_) => measured(store::receive, &mut state.step, context, rest, output),
+            Step::Swallow(left) => swallow(left, rest),
             Step::List(echo, listing) => {
                 let (echo, out) = (*echo, output.bytes());
                 match context
@@ -78,9 +81,6 @@ pub(crate) fn handle(
                 }
             }
         };
-        if is_measured {
-            context.answered();
-        }
         if let Step::Swallow(0) = state.step {
             state.step = Step::Request;
         }

@@ -19,7 +19,7 @@ use self::swallow::{Unwanted, swallow};
 use super::dump::{self, Dump, Told};
 use super::watch::Watcher;
 use super::{
-    Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, meta, push_value,
+    Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, measured, meta, push_value,
 };
 use super::{insides, need};
 use crate::auth::Rights;
@@ -129,8 +129,8 @@ pub(super) fn handle(
         if consumed >= fetched && matches!(state.step, Step::Line) {
             fetched = consumed + ahead::fetch_lines(context.worker, rest);
         }
-        let is_measured = context.take_up();
         let progress = match &mut state.step {
+            Step::Line if context.is_due() => measured(handle_line, &mut state.step, context, rest, output),
             Step::Line => handle_line(&mut state.step, context, rest, output),
             Step::Keys(keys) => match handle_keys(**keys, context, rest, output) {
                 (progress, None) => progress,
@@ -139,15 +139,12 @@ pub(super) fn handle(
                     progress
                 }
             },
-            Step::Value(_) => receive(&mut state.step, context, rest, output),
+            Step::Value(_) => measured(receive, &mut state.step, context, rest, output),
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
             Step::List(_) => list_connections(&mut state.step, context, output.bytes()),
             Step::Dump(_) => list_keys(&mut state.step, context, output.bytes()),
             Step::Watch(watcher) => feed(watcher, rest.len(), output.bytes()),
         };
-        if is_measured {
-            context.answered();
-        }
         let next = match progress {
             Progress::Consumed(len) => {
                 consumed += len;
