@@ -7,9 +7,8 @@ use scrubjay_base::sync::whole::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ord
 
 use scrubjay_io::memory::{HUGE_PAGE_SIZE, Memory, MemoryFile};
 
-use crate::eviction::LOGS;
 use crate::extent::Extent;
-use crate::item::{ItemRef, NEVER, Outline, Room};
+use crate::item::{ItemRef, NEVER, Room};
 use crate::line::{Line, Location};
 use crate::superblock::Superblock;
 
@@ -95,9 +94,6 @@ const BINS: usize = 8;
 
 /// Parts of one in which worth is kept.
 const WORTH_SCALE: f64 = 65536.0;
-
-/// Bytes from an item's start within which its header and a key of usual length end.
-const HEAD_AND_KEY: usize = 48;
 
 const _: () = assert!(size_of::<SegmentHeader>() == 128);
 
@@ -219,33 +215,6 @@ impl SegmentHeader {
     /// Whether it takes no more items.
     pub(crate) fn is_closed(&self) -> bool {
         self.end.load(Ordering::Relaxed) != 0
-    }
-
-    /// Nobody uses the segment of `size` bytes any more who did before a restart; returns its state, which is free if no slot
-    /// points in, or `None` if the header cannot be.
-    pub(crate) fn resume(&self, size: u32) -> Option<SegmentState> {
-        self.pins.store(0, Ordering::Relaxed);
-        self.uploads.store(0, Ordering::Relaxed);
-        self.retired_epoch.store(0, Ordering::Relaxed);
-        let state = self.state();
-        match state {
-            SegmentState::Free | SegmentState::Retired => {
-                self.set_state(SegmentState::Free);
-                return Some(SegmentState::Free);
-            }
-            // It would have been retired by whoever emptied it.
-            SegmentState::Draining => return None,
-            SegmentState::Open | SegmentState::Sealed => {}
-        }
-        let (end, offset) = (
-            self.end.load(Ordering::Relaxed),
-            self.write_offset.load(Ordering::Relaxed),
-        );
-        let reached = if state == SegmentState::Open { offset } else { end };
-        let can_be = (SEGMENT_START..=size).contains(&reached) && self.log() < LOGS;
-        let starts = self.part_starts.iter().map(|start| start.load(Ordering::Relaxed));
-        let ordered = starts.filter(|start| *start != 0).chain([reached]).is_sorted();
-        (can_be && ordered).then_some(state)
     }
 
     /// Starts a new life in `log`.
@@ -612,83 +581,6 @@ impl Heap {
     }
 }
 
-/// A walk of all items and pieces in a sealed segment, live and dead, that goes on in each part of it in turn and has the
-/// processor fetch what it comes to next.
-pub(crate) struct Walk<'a> {
-    heap: &'a Heap,
-    segment: SegmentId,
-    /// Where the walk of each part is, and where it ends.
-    parts: [(u32, u32); PARTS],
-    /// Parts that are not at their end, one behind the other, and which of them is next.
-    count: usize,
-    turn: usize,
-}
-
-impl<'a> Walk<'a> {
-    pub(crate) fn new(heap: &'a Heap, segment: SegmentId) -> Walk<'a> {
-        let header = heap.header(segment);
-        let end = header.used() + SEGMENT_START;
-        let mut walk = Walk {
-            heap,
-            segment,
-            parts: [(0, 0); PARTS],
-            count: 0,
-            turn: 0,
-        };
-        let mut start = SEGMENT_START;
-        let starts = header
-            .part_starts
-            .iter()
-            .map(|start| start.load(Ordering::Relaxed));
-        for next in starts.filter(|start| *start != 0).chain([end]) {
-            if start < next {
-                walk.parts[walk.count] = (start, next);
-                walk.count += 1;
-                walk.fetch(start);
-            }
-            start = next;
-        }
-        walk
-    }
-
-    /// Hints the processor to fetch an item's header and the start of its key.
-    fn fetch(&self, offset: u32) {
-        let at = self.heap.address(self.segment, offset);
-        prefetch(at);
-        prefetch(at.wrapping_add(HEAD_AND_KEY));
-    }
-}
-
-impl<'a> Iterator for Walk<'a> {
-    type Item = (Location, ItemRef<'a>, Outline<'a>);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.count == 0 {
-            return None;
-        }
-        let part = self.turn;
-        let (offset, end) = self.parts[part];
-        let location = self.heap.location(self.segment, offset);
-        let item = self.heap.item(location);
-        let outline = item.outline();
-        let next = offset + self.heap.aligned(outline.len) as u32;
-        self.turn += 1;
-        if next < end {
-            self.parts[part].0 = next;
-            self.fetch(next);
-        } else {
-            self.count -= 1;
-            self.parts.copy_within(part + 1.., part);
-            self.turn = part;
-        }
-        if self.turn >= self.count {
-            self.turn = 0;
-        }
-        Some((location, item, outline))
-    }
-}
-
 /// Items start at multiples of `1 << this` bytes: as fine as a location's bits can say.
 pub(crate) fn unit_shift(segment_shift: u32, segments_max: u32) -> u32 {
     let heap_bits = segment_shift + u32::BITS - segments_max.leading_zeros();
@@ -707,3 +599,6 @@ pub(crate) fn prefetch(at: *const u8) {
 }
 
 mod recover;
+mod walk;
+
+pub(crate) use walk::Walk;

@@ -80,14 +80,6 @@ impl Memory {
         self.len
     }
 
-    /// Takes over all bytes of a mapping of the same length, for tests of what a process leaves that dies: nobody else uses
-    /// this one, and whoever changes the other one meanwhile does so in whole words.
-    pub fn copy_from(&self, other: &Memory) {
-        assert_eq!(self.len, other.len, "mappings of the same length");
-        // SAFETY: both mappings are so long, and two mappings never overlap.
-        unsafe { std::ptr::copy_nonoverlapping(other.start, self.start, self.len) };
-    }
-
     /// Gives the memory of `offset..offset + len` back; it reads as zero after. Both are multiples of the page size.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! A segment after a crash, before anybody else looks at it.
+//! A segment after a restart, before anybody else looks at it.
 
 use scrubjay_base::sync::whole::Ordering;
 
@@ -7,6 +7,33 @@ use crate::eviction::LOGS;
 use crate::item::Room;
 
 impl SegmentHeader {
+    /// Nobody uses the segment of `size` bytes any more who did before a restart; returns its state, which is free if no slot
+    /// points in, or `None` if the header cannot be.
+    pub(crate) fn resume(&self, size: u32) -> Option<SegmentState> {
+        self.pins.store(0, Ordering::Relaxed);
+        self.uploads.store(0, Ordering::Relaxed);
+        self.retired_epoch.store(0, Ordering::Relaxed);
+        let state = self.state();
+        match state {
+            SegmentState::Free | SegmentState::Retired => {
+                self.set_state(SegmentState::Free);
+                return Some(SegmentState::Free);
+            }
+            // It would have been retired by whoever emptied it.
+            SegmentState::Draining => return None,
+            SegmentState::Open | SegmentState::Sealed => {}
+        }
+        let (end, offset) = (
+            self.end.load(Ordering::Relaxed),
+            self.write_offset.load(Ordering::Relaxed),
+        );
+        let reached = if state == SegmentState::Open { offset } else { end };
+        let can_be = (SEGMENT_START..=size).contains(&reached) && self.log() < LOGS;
+        let starts = self.part_starts.iter().map(|start| start.load(Ordering::Relaxed));
+        let ordered = starts.filter(|start| *start != 0).chain([reached]).is_sorted();
+        (can_be && ordered).then_some(state)
+    }
+
     /// Settles what its users left half done. Returns where its items end at the latest, or `None` if it holds none. What is
     /// known of single items is forgotten: they are counted anew.
     pub(crate) fn settle(&self, size: u32, tick: u32) -> Option<u32> {

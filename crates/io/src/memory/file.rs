@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, MemfdFlags, flock, fstat, fstatfs, ftruncate, memfd_create};
+use rustix::fs::{
+    FlockOperation, MemfdFlags, SeekFrom, flock, fstat, fstatfs, ftruncate, memfd_create, seek,
+};
 
 /// What `statfs` calls memory. Source: linux/magic.h.
 const TMPFS: u64 = 0x0102_1994;
@@ -104,6 +106,28 @@ impl MemoryFile {
         Ok(ftruncate(&self.0, len)?)
     }
 
+    /// Another file without a name that has the same bytes, and holes where this one has some. Whoever changes this one
+    /// meanwhile may be seen half done.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn copy(&self) -> io::Result<MemoryFile> {
+        let copy = MemoryFile::anonymous()?;
+        copy.set_len(self.len()?)?;
+        let mut hole = 0;
+        // Behind the last data there is nothing to seek.
+        while let Ok(data) = seek(&self.0, SeekFrom::Data(hole)) {
+            hole = seek(&self.0, SeekFrom::Hole(data))?;
+            let mut bytes = vec![0; (hole - data) as usize];
+            self.read_at(&mut bytes, data)?;
+            let mut written = 0;
+            while written < bytes.len() {
+                written += rustix::io::pwrite(&copy.0, &bytes[written..], data + written as u64)?;
+            }
+        }
+        Ok(copy)
+    }
+
     /// Reads from `offset` on; fewer bytes than asked for only at the end of the file.
     ///
     /// # Errors
@@ -156,6 +180,18 @@ mod tests {
         let mut bytes = [7; 20];
         assert_eq!(file.read_at(&mut bytes, 4).expect("bytes"), 6);
         assert_eq!((bytes[5], bytes[6]), (0, 7));
+    }
+
+    #[test]
+    fn a_copy_has_the_same_bytes_and_holes() {
+        let memory = crate::memory::Memory::reserve(1 << 20).expect("a mapping");
+        // SAFETY: inside the mapping, and nobody else knows it.
+        unsafe { memory.as_ptr().add(70_000).write(7) };
+        let copy = memory.file().copy().expect("a copy");
+        let mut bytes = [1; 3];
+        assert_eq!(copy.len().expect("a length"), 1 << 20);
+        assert_eq!(copy.read_at(&mut bytes, 69_999).expect("bytes"), 3);
+        assert_eq!(bytes, [0, 7, 0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use scrubjay_base::time::Now;
 use scrubjay_cache::{Arith, Body, Cache, Config, Delete, Get, Store, StoreMode, Win, Worker, look};
 use scrubjay_io::clock::boot_id;
-use scrubjay_io::memory::{Memory, MemoryFile};
+use scrubjay_io::memory::MemoryFile;
 use shuttle::thread;
 
 use crate::{number_from_environment, schedule};
@@ -149,16 +149,6 @@ fn perform(cache: &Arc<Cache>, worker: &mut Worker, step: Step) {
     }
 }
 
-/// The bytes of the file as they are now.
-fn copy(file: &MemoryFile) -> MemoryFile {
-    let len = file.len().expect("a length") as usize;
-    let from = Memory::map(file.try_clone().expect("a descriptor"), len).expect("a mapping");
-    let copy = MemoryFile::anonymous().expect("a memfd");
-    let to = Memory::map(copy.try_clone().expect("a descriptor"), len).expect("a mapping");
-    to.copy_from(&from);
-    copy
-}
-
 /// One run: what was there before, and the step at one of whose accesses the process dies.
 fn run(before: &[Step], step: Step) {
     let cache = Cache::new(config()).expect("memory");
@@ -178,7 +168,10 @@ fn run(before: &[Step], step: Step) {
     };
     let death = {
         let (cache, told) = (Arc::clone(&cache), Arc::clone(&told));
-        thread::spawn(move || (told.phase.load(Ordering::SeqCst), copy(cache.memory_file())))
+        thread::spawn(move || {
+            let copy = cache.memory_file().copy().expect("a copy");
+            (told.phase.load(Ordering::SeqCst), copy)
+        })
     };
     schedule::start();
     dies.join().expect("it did not panic");
