@@ -61,8 +61,12 @@ impl Uring {
             self.close(socket);
             return Err(error);
         }
-        let is_at_rest = place.queued == queue::NONE;
-        assert!(is_at_rest && !self.has_requests(index), "the driver is quiet");
+        assert!(place.queued == queue::NONE, "the driver was told to be quiet");
+        if self.has_requests(index) {
+            // The kernel may still receive for it: what comes then would be lost.
+            self.close(socket);
+            return Err(ErrorKind::TimedOut.into());
+        }
         let place = self.places.get_mut(index);
         let mut kept = place.kept.take().unwrap_or_default();
         // What is kept had come before what lies in buffers.
