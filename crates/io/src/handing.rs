@@ -62,12 +62,12 @@ impl Channel {
     /// Sends a message.
     ///
     /// # Errors
-    /// The other end is gone, or not read from in time.
-    ///
-    /// # Panics
-    /// With more than [`FDS_MAX`] descriptors or [`MESSAGE_LEN_MAX`] bytes.
+    /// The other end is gone, or not read from in time; it has more than [`FDS_MAX`] descriptors or [`MESSAGE_LEN_MAX`] bytes.
     pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        assert!(fds.len() <= FDS_MAX && bytes.len() <= MESSAGE_LEN_MAX);
+        if fds.len() > FDS_MAX || bytes.len() > MESSAGE_LEN_MAX {
+            let what = format!("a message of {} bytes and {} files", bytes.len(), fds.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         let mut header = [0; HEADER_LEN];
         header[..2].copy_from_slice(&MAGIC.to_le_bytes());
         header[2..4].copy_from_slice(&(fds.len() as u16).to_le_bytes());
