@@ -120,9 +120,10 @@ fn keys_that_are_asked_for_most_and_prefixes_with_their_keys_are_told() {
     assert!(rate("1:rate") >= rate("2:rate") && rate("1:error") <= rate("1:rate"));
     let prefixes = stats(&mut connect(&server), "prefixes");
     assert_eq!(prefixes["1:prefix"], "user");
-    assert!((475..=525).contains(&number(&prefixes, "1:keys")), "{prefixes:?}");
+    // Five standard deviations of a sketch of 1,024 registers.
+    assert!((420..=580).contains(&number(&prefixes, "1:keys")), "{prefixes:?}");
     assert_eq!(prefixes["2:prefix"], "page");
-    assert!((95..=105).contains(&number(&prefixes, "2:keys")), "{prefixes:?}");
+    assert!((84..=116).contains(&number(&prefixes, "2:keys")), "{prefixes:?}");
     assert_eq!(
         (prefixes["3:prefix"].as_str(), prefixes["3:keys"].as_str()),
         ("*", "1")
