@@ -21,7 +21,15 @@ pub struct MemoryFile(OwnedFd);
 
 /// The right to use a file of memory. Dropped, or by any death of its process, it is free again.
 #[derive(Debug)]
-pub struct Claim(#[expect(dead_code, reason = "held, not used: the lock goes with it")] OwnedFd);
+pub struct Claim(OwnedFd);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Not left to the descriptor's end: a child that was forked and has not come to its own program yet still has it. An
+        // error would leave it to that end.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 impl MemoryFile {
     /// A new file without a name, which goes with its last holder.
