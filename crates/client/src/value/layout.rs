@@ -33,7 +33,7 @@ pub struct Layout {
     /// What flags mean.
     pub profile: &'static Profile,
     /// The serializer for values that have no form of their own.
-    pub format: Format,
+    pub format: Option<Format>,
     /// When values are compressed, and how; `None`: never, whatever the choice. Its dictionary serves for reading too.
     pub compression: Option<Compression>,
 }
@@ -56,6 +56,8 @@ impl Layout {
     pub fn encode(&self, value: &Value, choice: Choice) -> Result<Stored, Error> {
         let (form_bits, form) = self.profile.form_for(value, self.format)?;
         let raw = form.write(value)?;
+        #[cfg(test)]
+        tests::WRITES.set(tests::WRITES.get() + 1);
         if let Some(compression) = &self.compression
             && let Some(small) = compression.shrink(&raw, choice)?
         {
@@ -128,3 +130,29 @@ const LENGTH: Error = Error::Malformed {
     offset: 0,
     what: "length is not the one announced",
 };
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::{Choice, Layout, Value};
+    use crate::value::profile;
+
+    thread_local! {
+        /// How often a value was serialized.
+        pub(super) static WRITES: Cell<u32> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn value_is_serialized_once_whatever_is_decided() {
+        let layout = Layout::new(&profile::SCRUBJAY);
+        for len in [10, 100_000] {
+            for choice in [Choice::ByThreshold, Choice::Compress, Choice::Raw] {
+                WRITES.set(0);
+                let value = Value::List(vec![Value::Int(5_000); len]);
+                layout.encode(&value, choice).expect("our own layout takes lists");
+                assert_eq!(WRITES.get(), 1, "{len} numbers, {choice:?}");
+            }
+        }
+    }
+}

@@ -1,4 +1,5 @@
-//! Plain values out of Python's pickles: a small machine that knows no opcode by which a pickle could name or call anything.
+//! Plain values out of Python's pickles: a small machine in which a pickle can name one thing only, the function by which
+//! bytes were written before protocol 3, and calling it makes bytes.
 //!
 //! Written here because the library for it copies what a pickle repeats, each time it does: a few dozen bytes could fill any
 //! memory. Here things are numbered first and made at the end, within the limits.
@@ -15,6 +16,8 @@ enum Node {
     Plain(Value),
     List(Vec<usize>),
     Map(Vec<(usize, usize)>),
+    /// What makes bytes of text in Latin-1.
+    Encode,
 }
 
 pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
@@ -115,11 +118,41 @@ impl<'a> Machine<'a> {
                 };
                 self.stack.push(node);
             }
+            b'c' => {
+                let names = (self.reader.until(b'\n')?, self.reader.until(b'\n')?);
+                if !matches!(
+                    names,
+                    (b"_codecs", b"encode") | (b"__builtin__" | b"builtins", b"bytes")
+                ) {
+                    return Err(self.reader.malformed("name of what is no plain value"));
+                }
+                self.push(Node::Encode);
+            }
+            b'R' => self.call()?,
             _ => {
                 let value = self.plain(opcode)?;
                 self.push(Node::Plain(value));
             }
         }
+        Ok(())
+    }
+
+    /// Calls the only function there is: bytes of the text that is first in a list, or none.
+    fn call(&mut self) -> Result<(), Error> {
+        let (arguments, function) = (self.pop()?, self.pop()?);
+        let (Node::Encode, Node::List(list)) = (&self.nodes[function], &self.nodes[arguments]) else {
+            return Err(self.reader.malformed("calls what is no function"));
+        };
+        let bytes = match list.first().map(|&first| &self.nodes[first]) {
+            None => Some(Vec::new()),
+            Some(Node::Plain(Value::Text(text))) => text
+                .chars()
+                .map(|character| u8::try_from(character).ok())
+                .collect(),
+            Some(_) => None,
+        };
+        let bytes = bytes.ok_or_else(|| self.reader.malformed("bytes that are not Latin-1"))?;
+        self.push(Node::Plain(Value::Bytes(bytes)));
         Ok(())
     }
 
@@ -218,6 +251,7 @@ impl<'a> Machine<'a> {
         self.reader.enter()?;
         let value = match &self.nodes[node] {
             Node::Plain(value) => value.clone(),
+            Node::Encode => return Err(self.reader.malformed("a function for a value")),
             Node::List(items) => {
                 let items = items.clone();
                 Value::List(

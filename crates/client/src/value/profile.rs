@@ -11,8 +11,8 @@ use super::{Codec, Error, Format, Value, number};
 pub struct Profile {
     /// Whose they are.
     pub name: &'static str,
-    /// The serializer for what has no form of its own, unless another is chosen.
-    pub format: Format,
+    /// The serializer for what has no form of its own, unless another is chosen; `None`: its own is not read.
+    pub format: Option<Format>,
     /// The bits that tell forms apart.
     form_mask: u32,
     forms: &'static [(u32, Form)],
@@ -38,12 +38,16 @@ pub(super) enum Form {
     Int,
     /// A double with the letters that PHP's `serialize` uses.
     Float,
+    /// A double as php-memcache writes it.
+    PhpMemcacheFloat,
     /// A double as php-memcached writes it.
     PhpMemcachedFloat,
     /// `1` or `0`.
     Bool,
     /// `1` or nothing.
     PhpBool,
+    /// A bool as `1` or `0`, which its writer reads as a number.
+    BoolAsInt,
     /// Nothing at all.
     Null,
     /// What Java's byte order makes of it, without leading zero bytes.
@@ -68,7 +72,7 @@ pub(super) enum Java {
 /// Our own. The highest byte is a mark, so that another's flags are not taken for ours; 0 is what writers without any layout use.
 pub static SCRUBJAY: Profile = Profile {
     name: "scrubjay",
-    format: Format::Msgpack,
+    format: Some(Format::Msgpack),
     form_mask: 0xff00_000f,
     forms: &[
         (0x5c00_0000, Form::Bytes),
@@ -93,7 +97,7 @@ pub static SCRUBJAY: Profile = Profile {
 /// PHP's extension `memcached`. The upper half of the flags is its users'.
 pub static PHP_MEMCACHED: Profile = Profile {
     name: "php-memcached",
-    format: Format::Php,
+    format: Some(Format::Php),
     form_mask: 0xf,
     forms: &[
         (0, Form::String),
@@ -114,13 +118,13 @@ pub static PHP_MEMCACHED: Profile = Profile {
 /// PHP's extension `memcache`.
 pub static PHP_MEMCACHE: Profile = Profile {
     name: "php-memcache",
-    format: Format::Php,
+    format: Some(Format::Php),
     form_mask: 0x0f01,
     forms: &[
         (0x000, Form::String),
-        (0x100, Form::PhpBool),
+        (0x100, Form::Bool),
         (0x300, Form::Int),
-        (0x700, Form::Float),
+        (0x700, Form::PhpMemcacheFloat),
         (0x001, Form::Serialized(Format::Php)),
     ],
     codec_mask: 0x2,
@@ -132,20 +136,14 @@ pub static PHP_MEMCACHE: Profile = Profile {
 /// Python's pylibmc.
 pub static PYLIBMC: Profile = Profile {
     name: "pylibmc",
-    format: Format::Pickle,
-    form_mask: 0x37,
     forms: &[
         (0x00, Form::Bytes),
-        (0x20, Form::Text),
-        (0x10, Form::Bool),
-        (0x02, Form::Int),
+        (0x10, Form::Text),
+        (0x02, Form::BoolAsInt),
         (0x04, Form::Int),
         (0x01, Form::Serialized(Format::Pickle)),
     ],
-    codec_mask: 0x8,
-    codecs: &[(0x8, Codec::Zlib)],
-    length_prefix: false,
-    free_mask: 0,
+    ..PYTHON
 };
 
 /// Python's pymemcache, with its serializer and, beside that, its compression.
@@ -160,10 +158,10 @@ pub static PYTHON_MEMCACHED: Profile = Profile {
     ..PYTHON
 };
 
-/// What the two have in common: all.
+/// What Python's clients have in common.
 const PYTHON: Profile = Profile {
     name: "python",
-    format: Format::Pickle,
+    format: Some(Format::Pickle),
     form_mask: 0x17,
     forms: &[
         (0x00, Form::Bytes),
@@ -181,7 +179,7 @@ const PYTHON: Profile = Profile {
 /// Ruby's Dalli.
 pub static DALLI: Profile = Profile {
     name: "dalli",
-    format: Format::Marshal,
+    format: Some(Format::Marshal),
     form_mask: 0x5,
     forms: &[
         (0, Form::String),
@@ -197,7 +195,7 @@ pub static DALLI: Profile = Profile {
 /// Java's spymemcached, with its serializing transcoder.
 pub static SPYMEMCACHED: Profile = Profile {
     name: "spymemcached",
-    format: Format::Marshal,
+    format: None,
     form_mask: 0xff01,
     forms: &[
         (0x000, Form::Text),
@@ -236,7 +234,7 @@ impl Profile {
     }
 
     /// The bits and form by which `value` is written, and what else is by `format`.
-    pub(super) fn form_for(&self, value: &Value, format: Format) -> Result<(u32, Form), Error> {
+    pub(super) fn form_for(&self, value: &Value, format: Option<Format>) -> Result<(u32, Form), Error> {
         let row = self.forms.iter().find(|(_, form)| form.takes(value, format));
         row.copied().ok_or(Error::Inexpressible {
             format: self.name,
@@ -279,18 +277,20 @@ impl Profile {
 }
 
 impl Form {
-    fn takes(self, value: &Value, format: Format) -> bool {
+    fn takes(self, value: &Value, format: Option<Format>) -> bool {
         match self {
             Self::Bytes => matches!(value, Value::Bytes(_)),
             Self::Text => matches!(value, Value::Text(_)),
             Self::String => matches!(value, Value::Bytes(_) | Value::Text(_)),
             Self::Int | Self::Java(Java::Long) => matches!(value, Value::Int(_)),
-            Self::Float | Self::PhpMemcachedFloat | Self::Java(Java::Double) => {
+            Self::Float | Self::PhpMemcacheFloat | Self::PhpMemcachedFloat | Self::Java(Java::Double) => {
                 matches!(value, Value::Float(_))
             }
-            Self::Bool | Self::PhpBool | Self::Java(Java::Bool) => matches!(value, Value::Bool(_)),
+            Self::Bool | Self::PhpBool | Self::BoolAsInt | Self::Java(Java::Bool) => {
+                matches!(value, Value::Bool(_))
+            }
             Self::Null => matches!(value, Value::Null),
-            Self::Serialized(own) => own == format,
+            Self::Serialized(own) => Some(own) == format,
             Self::Java(_) | Self::Unreadable(_) => false,
         }
     }
@@ -302,6 +302,7 @@ impl Form {
             (Self::Java(_), Value::Int(int)) => packed(*int as u64),
             (Self::Java(_), Value::Float(float)) => packed(float.to_bits()),
             (Self::Java(_), Value::Bool(bool)) => vec![if *bool { b'1' } else { b'0' }],
+            (Self::PhpMemcacheFloat, Value::Float(float)) => number::php_memcache(*float).into_bytes(),
             (Self::PhpMemcachedFloat, Value::Float(float)) => number::php_memcached(*float).into_bytes(),
             (Self::PhpBool, Value::Bool(false)) | (_, Value::Null) => Vec::new(),
             (_, Value::Bytes(bytes)) => return Ok(Cow::Borrowed(bytes)),
@@ -341,8 +342,8 @@ impl Form {
                 }),
             Self::String => Ok(String::from_utf8(bytes.into_owned())
                 .map_or_else(|error| Value::Bytes(error.into_bytes()), Value::Text)),
-            Self::Int => number::read_int(&bytes).map(Value::Int).ok_or(NUMBER),
-            Self::Float | Self::PhpMemcachedFloat => {
+            Self::Int | Self::BoolAsInt => number::read_int(&bytes).map(Value::Int).ok_or(NUMBER),
+            Self::Float | Self::PhpMemcacheFloat | Self::PhpMemcachedFloat => {
                 number::read_float(&bytes).map(Value::Float).ok_or(NUMBER)
             }
             Self::Bool | Self::PhpBool | Self::Java(Java::Bool) => match bytes.as_ref() {
