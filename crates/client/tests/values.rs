@@ -1,6 +1,6 @@
 //! Values against what the real clients have stored (`tests/clients/values`), and what must hold of our own.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "a test may fail so")]
 
 #[path = "values/cases.rs"]
 mod cases;

@@ -103,13 +103,10 @@ fn check(
         match written {
             Ok(ours) if *exact && ours.flags == theirs.flags => assert_eq!(ours, theirs, "{at}"),
             Ok(ours) => {
-                assert_eq!(layout.decode(&ours.bytes, ours.flags, &allowed()), read, "{at}");
-                let small = small.unwrap();
-                assert_eq!(
-                    layout.decode(&small.bytes, small.flags, &allowed()),
-                    read,
-                    "{at}, compressed"
-                );
+                for ours in [ours, small.unwrap()] {
+                    let back = layout.decode(&ours.bytes, ours.flags, &allowed()).map(reads_as);
+                    assert_eq!(back, read, "{at}, written by us");
+                }
             }
             Err(error) => {
                 let read_only = matches!(error, Error::ReadOnly { .. } | Error::Inexpressible { .. });
@@ -128,7 +125,7 @@ fn exact_is_impossible(layout: &Layout) -> bool {
 fn through_json(value: Value) -> Value {
     fn inner(value: Value) -> Value {
         match value {
-            Value::Float(float) if float.fract() == 0.0 && float.abs() < 1e15 => Value::Int(float as i64),
+            Value::Float(float) if float.fract() == 0.0 && float.abs() < 1e17 => Value::Int(float as i64),
             other => through(other),
         }
     }
