@@ -183,10 +183,28 @@ fn list(reader: &mut Reader<'_>, len: usize) -> Result<Value, Error> {
     reader.enter()?;
     let mut list = reader.room(len);
     for _ in 0..len {
-        list.push(read_value(reader)?);
+        let value = match short_int(reader)? {
+            Some(int) => Value::Int(int),
+            None => read_value(reader)?,
+        };
+        list.push(value);
     }
     reader.leave();
     Ok(Value::List(list))
+}
+
+/// A short number that comes next: what long lists are made of, read without the way round by all types.
+#[inline]
+fn short_int(reader: &mut Reader<'_>) -> Result<Option<i64>, Error> {
+    let (len, int) = match *reader.rest() {
+        [int @ 0..=0x7f, ..] => (1, i64::from(int)),
+        [0xcc, int, ..] => (2, i64::from(int)),
+        [0xcd, high, low, ..] => (3, i64::from(u16::from_be_bytes([high, low]))),
+        _ => return Ok(None),
+    };
+    reader.spend()?;
+    reader.seek(reader.offset() + len);
+    Ok(Some(int))
 }
 
 fn map(reader: &mut Reader<'_>, len: usize) -> Result<Value, Error> {

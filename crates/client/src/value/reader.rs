@@ -68,6 +68,11 @@ impl<'a> Reader<'a> {
         Ok(byte)
     }
 
+    /// What has not been read.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
     pub(super) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
@@ -146,9 +151,13 @@ impl<'a> Reader<'a> {
         self.depth -= 1;
     }
 
-    /// Room for `announced` elements as far as that may be believed: the rest grows as it arrives.
+    /// Room for `announced` elements, as far as the bytes that are there may hold them: half as many with each level, so that
+    /// nesting does not multiply it. The rest grows as it arrives.
     pub(super) fn room<T>(&self, announced: usize) -> Vec<T> {
-        Vec::with_capacity(announced.min(self.remaining()).min(4096))
+        let half = u32::try_from(self.depth)
+            .ok()
+            .and_then(|depth| self.remaining().checked_shr(depth));
+        Vec::with_capacity(announced.min(half.unwrap_or(0).max(16)))
     }
 
     /// `value`, if nothing follows it.

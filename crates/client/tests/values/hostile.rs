@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use scrubjay_client::value::profile::PROFILES;
-use scrubjay_client::value::{Choice, Error, Format, Key, Layout, Limits, Value};
+use scrubjay_client::value::{Body, Choice, Error, Format, Key, Layout, Limits, Object, Value};
 
 use crate::cases::cases;
 
@@ -193,6 +193,47 @@ fn references_do_not_multiply_without_end() {
     }
 }
 
+/// `[[], &$x, &$x, &$y, &$y, "s", $o, $o]` as PHP 8.2 writes it, where `$x` is 5, `$y` [1] and `$o` an empty object.
+#[test]
+fn references_count_as_in_php() {
+    let php =
+        r#"a:8:{i:0;a:0:{}i:1;i:5;i:2;R:3;i:3;a:1:{i:0;i:1;}i:4;R:4;i:5;s:1:"s";i:6;O:1:"P":0:{}i:7;r:7;}"#;
+    let igbinary = [
+        &[
+            0, 0, 0, 2, 0x14, 8, 6, 0, 0x14, 0, 6, 1, 0x25, 6, 5, 6, 2, 0x25, 1, 2, 6, 3, 0x25, 0x14, 1, 6,
+            0, 6, 1,
+        ][..],
+        &[
+            6, 4, 0x25, 1, 3, 6, 5, 0x11, 1, b's', 6, 6, 0x17, 1, b'P', 0x14, 0, 6, 7, 0x22, 4,
+        ],
+    ];
+    let one = Value::List(vec![Value::Int(1)]);
+    let object = Object {
+        class: "P".to_owned(),
+        body: Body::Properties(Vec::new()),
+    };
+    let object = Value::Object(Box::new(object));
+    let text = Value::Text("s".to_owned());
+    let list = vec![
+        Value::List(vec![]),
+        Value::Int(5),
+        Value::Int(5),
+        one.clone(),
+        one,
+        text,
+        object.clone(),
+        object,
+    ];
+    assert_eq!(
+        Format::Php.read(php.as_bytes(), &limits()),
+        Ok(Value::List(list.clone()))
+    );
+    assert_eq!(
+        Format::Igbinary.read(&igbinary.concat(), &limits()),
+        Ok(Value::List(list))
+    );
+}
+
 #[test]
 fn references_are_read_as_copies_and_cycles_refused() {
     let one = Value::List(vec![Value::Int(5), Value::Int(5)]);
@@ -203,4 +244,8 @@ fn references_are_read_as_copies_and_cycles_refused() {
     let igbinary = |bytes: &[u8]| Format::Igbinary.read(&[&[0, 0, 0, 2], bytes].concat(), &limits());
     assert_eq!(igbinary(&[0x14, 2, 6, 0, 0x25, 6, 5, 6, 1, 0x25, 1, 1]), Ok(one));
     assert!(igbinary(&[0x14, 1, 6, 0, 0x25, 1, 0]).is_err());
+    // an array that PHP shares between two places is written once, without any mark of a reference
+    let five = Value::List(vec![Value::Int(5)]);
+    let shared = igbinary(&[0x14, 2, 6, 0, 0x14, 1, 6, 0, 6, 5, 6, 1, 1, 1]);
+    assert_eq!(shared, Ok(Value::List(vec![five.clone(), five])));
 }

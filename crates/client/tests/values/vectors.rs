@@ -237,6 +237,11 @@ fn values_of_spymemcached_are_read() {
 }
 
 #[test]
+fn own_layout_stays_as_documented() {
+    check(&set(&profile::SCRUBJAY, Format::Msgpack, vectors!("scrubjay")));
+}
+
+#[test]
 fn own_layout_reads_what_it_writes() {
     let formats = [
         Format::Msgpack,
