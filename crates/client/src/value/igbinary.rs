@@ -1,0 +1,337 @@
+//! igbinary 2, byte for byte as PHP's extension writes it with compact strings: a string that was written before is its number.
+//!
+//! Objects are written each for itself, arrays without references. References are read: as copies, by reading their target again.
+
+use std::collections::HashMap;
+
+use super::reader::{Gather, Reader};
+use super::{Body, Error, Key, Limits, Object, PhpKey, Value};
+
+const NAME: &str = "igbinary";
+/// 4 bytes of version; 1 differs from 2 in nothing that concerns us.
+const HEADER: [u8; 4] = [0, 0, 0, 2];
+
+const NULL: u8 = 0x00;
+const FALSE: u8 = 0x04;
+const TRUE: u8 = 0x05;
+/// The first of 8, 16 and 32 bits; each is followed by its negative twin.
+const LONG: u8 = 0x06;
+const DOUBLE: u8 = 0x0c;
+const STRING_EMPTY: u8 = 0x0d;
+/// Each of these is the first of three, with a number of 8, 16 and 32 bits.
+const STRING_ID: u8 = 0x0e;
+const STRING: u8 = 0x11;
+const ARRAY: u8 = 0x14;
+const OBJECT: u8 = 0x17;
+const OBJECT_ID: u8 = 0x1a;
+const OBJECT_CUSTOM: u8 = 0x1d;
+const REFERENCE: u8 = 0x01;
+const OBJECT_REFERENCE: u8 = 0x22;
+const LONG64: u8 = 0x20;
+const LONG64_NEGATIVE: u8 = 0x21;
+const BY_REFERENCE: u8 = 0x25;
+const ENUM_CASE: u8 = 0x27;
+
+pub(super) fn write(value: &Value) -> Result<Vec<u8>, Error> {
+    let mut writer = Writer {
+        out: HEADER.to_vec(),
+        strings: HashMap::new(),
+    };
+    writer.value(value)?;
+    Ok(writer.out)
+}
+
+struct Writer<'a> {
+    out: Vec<u8>,
+    strings: HashMap<&'a [u8], usize>,
+}
+
+impl<'a> Writer<'a> {
+    fn value(&mut self, value: &'a Value) -> Result<(), Error> {
+        match value {
+            Value::Null => self.out.push(NULL),
+            Value::Bool(bool) => self.out.push(if *bool { TRUE } else { FALSE }),
+            Value::Int(int) => self.int(*int),
+            Value::Float(float) => {
+                self.out.push(DOUBLE);
+                self.out.extend_from_slice(&float.to_be_bytes());
+            }
+            Value::Bytes(bytes) => self.string(bytes, STRING, STRING_ID)?,
+            Value::Text(text) => self.string(text.as_bytes(), STRING, STRING_ID)?,
+            Value::List(list) => {
+                self.sized(ARRAY, list.len())?;
+                for (key, value) in (0..).zip(list) {
+                    self.int(key);
+                    self.value(value)?;
+                }
+            }
+            Value::Map(map) => self.pairs(map)?,
+            Value::Object(object) => self.object(object)?,
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, object: &'a Object) -> Result<(), Error> {
+        self.string(object.class.as_bytes(), OBJECT, OBJECT_ID)?;
+        match &object.body {
+            Body::Properties(properties) => self.pairs(properties),
+            Body::Custom(bytes) => {
+                self.sized(OBJECT_CUSTOM, bytes.len())?;
+                self.out.extend_from_slice(bytes);
+                Ok(())
+            }
+            Body::Case(case) => {
+                self.out.push(ENUM_CASE);
+                self.string(case.as_bytes(), STRING, STRING_ID)
+            }
+        }
+    }
+
+    fn pairs(&mut self, pairs: &'a [(Key, Value)]) -> Result<(), Error> {
+        self.sized(ARRAY, pairs.len())?;
+        for (key, value) in pairs {
+            match key.php() {
+                PhpKey::Int(int) => self.int(int),
+                PhpKey::String(bytes) => self.string(bytes, STRING, STRING_ID)?,
+            }
+            self.value(value)?;
+        }
+        Ok(())
+    }
+
+    /// A string or the name of a class: both count in one table.
+    fn string(&mut self, bytes: &'a [u8], literal: u8, known: u8) -> Result<(), Error> {
+        if bytes.is_empty() && literal == STRING {
+            self.out.push(STRING_EMPTY);
+            return Ok(());
+        }
+        let next = self.strings.len();
+        let id = *self.strings.entry(bytes).or_insert(next);
+        if id < next {
+            return self.sized(known, id);
+        }
+        self.sized(literal, bytes.len())?;
+        self.out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn int(&mut self, int: i64) {
+        let magnitude = int.unsigned_abs();
+        let negative = u8::from(int < 0);
+        let bytes = magnitude.to_be_bytes();
+        let (tag, width) = match magnitude {
+            0..=0xff => (LONG, 1),
+            0x100..=0xffff => (LONG + 2, 2),
+            0x1_0000..=0xffff_ffff => (LONG + 4, 4),
+            _ => (LONG64, 8),
+        };
+        self.out.push(tag + negative);
+        self.out.extend_from_slice(&bytes[8 - width..]);
+    }
+
+    /// A tag of three by the width of its number.
+    fn sized(&mut self, first: u8, number: usize) -> Result<(), Error> {
+        let bytes = (number as u64).to_be_bytes();
+        let (step, width) = match number {
+            0..=0xff => (0, 1),
+            0x100..=0xffff => (1, 2),
+            0x1_0000..=0xffff_ffff => (2, 4),
+            _ => {
+                return Err(Error::Inexpressible {
+                    format: NAME,
+                    what: "lengths beyond 4 GiB",
+                });
+            }
+        };
+        self.out.push(first + step);
+        self.out.extend_from_slice(&bytes[8 - width..]);
+        Ok(())
+    }
+}
+
+pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
+    let mut reader = Reader::new(NAME, bytes, limits);
+    let header: [u8; 4] = reader.array()?;
+    if header != HEADER && header != [0, 0, 0, 1] {
+        return Err(Error::Malformed {
+            format: NAME,
+            offset: 0,
+            what: "neither version 1 nor 2",
+        });
+    }
+    let mut parser = Parser {
+        reader,
+        strings: Vec::new(),
+        targets: Vec::new(),
+        again: 0,
+    };
+    let value = parser.value()?;
+    parser.reader.end(value)
+}
+
+struct Parser<'a> {
+    reader: Reader<'a>,
+    strings: Vec<&'a [u8]>,
+    /// Where each value stands that a reference may mean.
+    targets: Vec<usize>,
+    /// How many references are being followed: nothing is counted again meanwhile.
+    again: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn value(&mut self) -> Result<Value, Error> {
+        self.reader.spend()?;
+        let start = self.reader.offset();
+        let tag = self.reader.byte()?;
+        match tag {
+            ARRAY..OBJECT => {
+                self.target(start);
+                Ok(self.gather(1 << (tag - ARRAY))?.value())
+            }
+            OBJECT..OBJECT_CUSTOM => {
+                self.target(start);
+                self.object(tag)
+            }
+            REFERENCE..FALSE => self.follow(1 << (tag - REFERENCE)),
+            OBJECT_REFERENCE..BY_REFERENCE => self.follow(1 << (tag - OBJECT_REFERENCE)),
+            BY_REFERENCE => {
+                let start = self.reader.offset();
+                let tag = self.reader.byte()?;
+                match tag {
+                    BY_REFERENCE => Err(self.reader.malformed("reference to a reference")),
+                    ARRAY..OBJECT_CUSTOM | REFERENCE..FALSE | OBJECT_REFERENCE..BY_REFERENCE => {
+                        self.reader.seek(start);
+                        self.value()
+                    }
+                    tag => {
+                        self.target(start);
+                        self.scalar(tag)
+                    }
+                }
+            }
+            tag => self.scalar(tag),
+        }
+    }
+
+    fn scalar(&mut self, tag: u8) -> Result<Value, Error> {
+        Ok(match tag {
+            NULL => Value::Null,
+            FALSE => Value::Bool(false),
+            TRUE => Value::Bool(true),
+            DOUBLE => Value::Float(f64::from_be_bytes(self.reader.array()?)),
+            LONG..DOUBLE | LONG64 | LONG64_NEGATIVE => Value::Int(self.int(tag)?),
+            _ => Value::from_bytes(self.string(tag)?),
+        })
+    }
+
+    fn int(&mut self, tag: u8) -> Result<i64, Error> {
+        let (width, negative) = match tag {
+            LONG64 | LONG64_NEGATIVE => (8, tag == LONG64_NEGATIVE),
+            tag => (1 << ((tag - LONG) / 2), (tag - LONG) % 2 == 1),
+        };
+        let magnitude = self.reader.number(width)?;
+        let int = if negative {
+            0i64.checked_sub_unsigned(magnitude)
+        } else {
+            i64::try_from(magnitude).ok()
+        };
+        int.ok_or_else(|| self.reader.malformed("number beyond 64 bits with sign"))
+    }
+
+    fn string(&mut self, tag: u8) -> Result<&'a [u8], Error> {
+        match tag {
+            STRING_EMPTY => Ok(&[]),
+            STRING..ARRAY => self.literal(1 << (tag - STRING)),
+            STRING_ID..STRING => self.known(1 << (tag - STRING_ID)),
+            _ => Err(self.reader.malformed("unknown type")),
+        }
+    }
+
+    fn literal(&mut self, width: usize) -> Result<&'a [u8], Error> {
+        let len = self.reader.length(width)?;
+        let bytes = self.reader.take(len)?;
+        if self.again == 0 {
+            self.strings.push(bytes);
+        }
+        Ok(bytes)
+    }
+
+    fn known(&mut self, width: usize) -> Result<&'a [u8], Error> {
+        let id = self.reader.length(width)?;
+        self.strings
+            .get(id)
+            .copied()
+            .ok_or_else(|| self.reader.malformed("number of a string that was not there"))
+    }
+
+    fn gather(&mut self, width: usize) -> Result<Gather, Error> {
+        let count = self.reader.length(width)?;
+        self.reader.enter()?;
+        let mut gather = Gather::new(self.reader.room(count));
+        for _ in 0..count {
+            let key = match self.reader.byte()? {
+                tag @ (LONG..DOUBLE | LONG64 | LONG64_NEGATIVE) => Key::Int(self.int(tag)?),
+                tag => Key::from_bytes(self.string(tag)?),
+            };
+            let value = self.value()?;
+            gather.push(key, value);
+        }
+        self.reader.leave();
+        Ok(gather)
+    }
+
+    fn object(&mut self, tag: u8) -> Result<Value, Error> {
+        let name = match tag {
+            OBJECT..OBJECT_ID => self.literal(1 << (tag - OBJECT))?,
+            tag => self.known(1 << (tag - OBJECT_ID))?,
+        };
+        let class = String::from_utf8(name.to_vec())
+            .map_err(|_| self.reader.malformed("class whose name is not UTF-8"))?;
+        let body = match self.reader.byte()? {
+            tag @ ARRAY..OBJECT => Body::Properties(self.gather(1 << (tag - ARRAY))?.pairs()),
+            tag @ OBJECT_CUSTOM..LONG64 => {
+                let len = self.reader.length(1 << (tag - OBJECT_CUSTOM))?;
+                Body::Custom(self.reader.take(len)?.to_vec())
+            }
+            ENUM_CASE => {
+                let tag = self.reader.byte()?;
+                let case = self.string(tag)?.to_vec();
+                Body::Case(
+                    String::from_utf8(case)
+                        .map_err(|_| self.reader.malformed("case whose name is not UTF-8"))?,
+                )
+            }
+            _ => return Err(self.reader.malformed("object of no known kind")),
+        };
+        Ok(Value::Object(Box::new(Object { class, body })))
+    }
+
+    fn target(&mut self, offset: usize) {
+        if self.again == 0 {
+            self.targets.push(offset);
+        }
+    }
+
+    /// Reads again what a reference means. One that contains itself ends at the limit of nesting.
+    fn follow(&mut self, width: usize) -> Result<Value, Error> {
+        let id = self.reader.length(width)?;
+        let Some(&offset) = self.targets.get(id) else {
+            return Err(self.reader.malformed("reference to what was not there"));
+        };
+        let back = self.reader.offset();
+        self.reader.enter()?;
+        self.again += 1;
+        self.reader.seek(offset);
+        let value = match self.reader.peek() {
+            Some(ARRAY..OBJECT_CUSTOM) => self.value()?,
+            _ => {
+                let tag = self.reader.byte()?;
+                self.scalar(tag)?
+            }
+        };
+        self.again -= 1;
+        self.reader.leave();
+        self.reader.seek(back);
+        Ok(value)
+    }
+}
