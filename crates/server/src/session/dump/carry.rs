@@ -40,6 +40,7 @@ impl Dump {
             .for_each(|range| pack_range(writer, range));
         writer.number(*limit);
         writer.number(self.next);
+        writer.flag(self.calls.is_some());
         writer.number(self.left);
         writer.number(self.bytes_left as u64);
     }
@@ -53,11 +54,11 @@ impl Dump {
             age: unpack_range(reader)?,
             ttl: unpack_range(reader)?,
         };
-        let (limit, from) = (reader.number()?, reader.number()?);
+        let (limit, from, has_begun) = (reader.number()?, reader.number()?, reader.flag()?);
         Some(Dump {
             cursor: shared.cache.cursor_of(from)?,
             next: from,
-            calls: None,
+            calls: has_begun.then_some(0),
             left: reader.number()?,
             bytes_left: usize::try_from(reader.number()?).ok()?,
             order: Order {
