@@ -1,6 +1,6 @@
 //! Whatever a server sends: an error at worst.
 
-use proptest::prelude::*;
+use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 use scrubjay_client::value::profile::PROFILES;
 use scrubjay_client::value::{Body, Choice, Error, Format, Key, Layout, Limits, Object, Value};
 
