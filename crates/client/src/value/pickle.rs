@@ -250,7 +250,15 @@ impl<'a> Machine<'a> {
         self.reader.spend()?;
         self.reader.enter()?;
         let value = match &self.nodes[node] {
-            Node::Plain(value) => value.clone(),
+            Node::Plain(value) => {
+                let len = match value {
+                    Value::Text(text) => text.len(),
+                    Value::Bytes(bytes) => bytes.len(),
+                    _ => 0,
+                };
+                self.reader.spend_bytes(len)?;
+                value.clone()
+            }
             Node::Encode => return Err(self.reader.malformed("a function for a value")),
             Node::List(items) => {
                 let items = items.clone();
