@@ -85,7 +85,7 @@ pub struct Limits {
     pub depth_max: usize,
     /// Values in one, copies of references included.
     pub values_max: usize,
-    /// Bytes after decompression.
+    /// Bytes after decompression, and of all texts and bytes made of them, copies included.
     pub bytes_max: usize,
     /// Whether pickles are read: only plain values are, but others who share the cache may still mean them for programs.
     pub pickle_allowed: bool,

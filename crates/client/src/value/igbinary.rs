@@ -258,10 +258,11 @@ impl<'a> Parser<'a> {
 
     fn known(&mut self, width: usize) -> Result<&'a [u8], Error> {
         let id = self.reader.length(width)?;
-        self.strings
-            .get(id)
-            .copied()
-            .ok_or_else(|| self.reader.malformed("number of a string that was not there"))
+        let Some(&bytes) = self.strings.get(id) else {
+            return Err(self.reader.malformed("number of a string that was not there"));
+        };
+        self.reader.spend_bytes(bytes.len())?;
+        Ok(bytes)
     }
 
     fn gather(&mut self, width: usize) -> Result<Gather, Error> {

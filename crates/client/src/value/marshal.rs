@@ -163,10 +163,11 @@ impl Parser<'_> {
             }
             b';' => {
                 let index = self.length()?;
-                self.symbols
-                    .get(index)
-                    .cloned()
-                    .ok_or_else(|| self.reader.malformed("symbol that was not there"))
+                let Some(name) = self.symbols.get(index) else {
+                    return Err(self.reader.malformed("symbol that was not there"));
+                };
+                self.reader.spend_bytes(name.len())?;
+                Ok(name.clone())
             }
             _ => Err(self.reader.malformed("no symbol where one belongs")),
         }

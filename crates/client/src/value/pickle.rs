@@ -78,30 +78,7 @@ impl<'a> Machine<'a> {
                 let pairs = self.pairs(from)?;
                 self.push(Node::Map(pairs));
             }
-            b'a' | b'e' => {
-                let from = if opcode == b'a' {
-                    self.stack.len().saturating_sub(1)
-                } else {
-                    self.mark()?
-                };
-                let items = self.stack.split_off(from);
-                match self.top()? {
-                    Node::List(list) => list.extend(items),
-                    _ => return Err(self.reader.malformed("appends to what is no list")),
-                }
-            }
-            b's' | b'u' => {
-                let from = if opcode == b's' {
-                    self.stack.len().saturating_sub(2)
-                } else {
-                    self.mark()?
-                };
-                let pairs = self.pairs(from)?;
-                match self.top()? {
-                    Node::Map(map) => map.extend(pairs),
-                    _ => return Err(self.reader.malformed("sets pairs of what is no dict")),
-                }
-            }
+            b'a' | b'e' | b's' | b'u' => self.fill(opcode)?,
             b'p' | b'q' | b'r' | 0x94 => {
                 let place = if opcode == 0x94 {
                     self.memo.len() as u64
@@ -132,6 +109,29 @@ impl<'a> Machine<'a> {
             _ => {
                 let value = self.plain(opcode)?;
                 self.push(Node::Plain(value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts one item or pair, or all since the mark, into what is below them.
+    fn fill(&mut self, opcode: u8) -> Result<(), Error> {
+        let from = match opcode {
+            b'a' => self.stack.len().saturating_sub(1),
+            b's' => self.stack.len().saturating_sub(2),
+            _ => self.mark()?,
+        };
+        if matches!(opcode, b'a' | b'e') {
+            let items = self.stack.split_off(from);
+            match self.top()? {
+                Node::List(list) => list.extend(items),
+                _ => return Err(self.reader.malformed("appends to what is no list")),
+            }
+        } else {
+            let pairs = self.pairs(from)?;
+            match self.top()? {
+                Node::Map(map) => map.extend(pairs),
+                _ => return Err(self.reader.malformed("sets pairs of what is no dict")),
             }
         }
         Ok(())
@@ -250,7 +250,15 @@ impl<'a> Machine<'a> {
         self.reader.spend()?;
         self.reader.enter()?;
         let value = match &self.nodes[node] {
-            Node::Plain(value) => value.clone(),
+            Node::Plain(value) => {
+                let len = match value {
+                    Value::Text(text) => text.len(),
+                    Value::Bytes(bytes) => bytes.len(),
+                    _ => 0,
+                };
+                self.reader.spend_bytes(len)?;
+                value.clone()
+            }
             Node::Encode => return Err(self.reader.malformed("a function for a value")),
             Node::List(items) => {
                 let items = items.clone();
@@ -311,7 +319,7 @@ fn long(reader: &mut Reader<'_>) -> Result<i64, Error> {
     Ok(i64::from_le_bytes(number))
 }
 
-/// A line of Latin-1 with `\uXXXX` and `\UXXXXXXXX` for what it lacks.
+/// A line of Latin-1; `\u` and 4 hexadecimal digits, or `\U` and 8, stand for what it lacks.
 fn unescape(reader: &mut Reader<'_>) -> Result<String, Error> {
     let line = reader.until(b'\n')?;
     let mut text = String::with_capacity(line.len());

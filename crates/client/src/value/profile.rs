@@ -270,6 +270,8 @@ impl Profile {
             .find(|(bits, _)| *bits == flags & self.codec_mask);
         match (form, codec) {
             (Some((_, form)), None) if flags & self.codec_mask == 0 => Ok((*form, None)),
+            // Where bytes of the profile's own carry a mark, 0 is for those without any layout, which are not compressed.
+            (Some((0, _)), Some(_)) if self.forms[0].0 != 0 => Err(unknown),
             (Some((_, form)), Some((_, codec))) => Ok((*form, Some(*codec))),
             _ => Err(unknown),
         }

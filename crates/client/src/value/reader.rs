@@ -10,6 +10,7 @@ pub(super) struct Reader<'a> {
     limits: &'a Limits,
     depth: usize,
     values: usize,
+    bytes_made: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -21,6 +22,7 @@ impl<'a> Reader<'a> {
             limits,
             depth: 0,
             values: 0,
+            bytes_made: 0,
         }
     }
 
@@ -49,6 +51,7 @@ impl<'a> Reader<'a> {
         if len > self.remaining() {
             return Err(self.malformed("ends too early"));
         }
+        self.spend_bytes(len)?;
         let taken = &self.bytes[self.at..self.at + len];
         self.at += len;
         Ok(taken)
@@ -130,6 +133,18 @@ impl<'a> Reader<'a> {
             return Err(Error::Beyond {
                 what: "values in one",
                 limit: self.limits.values_max,
+            });
+        }
+        Ok(())
+    }
+
+    /// Counts bytes that are about to be made; those that are [taken](Self::take) count by themselves, each time.
+    pub(super) fn spend_bytes(&mut self, len: usize) -> Result<(), Error> {
+        self.bytes_made = self.bytes_made.saturating_add(len);
+        if self.bytes_made > self.limits.bytes_max {
+            return Err(Error::Beyond {
+                what: "bytes in one",
+                limit: self.limits.bytes_max,
             });
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Whatever a server sends: an error at worst.
 
-use proptest::prelude::*;
+use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 use scrubjay_client::value::profile::PROFILES;
 use scrubjay_client::value::{Body, Choice, Error, Format, Key, Layout, Limits, Object, Value};
 
@@ -190,6 +190,65 @@ fn references_do_not_multiply_without_end() {
             matches!(refused, Err(Error::Beyond { .. })),
             "{format:?}: {refused:?}"
         );
+    }
+}
+
+/// One long text, and so many places that repeat it.
+#[test]
+fn repeated_texts_do_not_fill_memory() {
+    const LEN: u16 = 5_000;
+    const TIMES: u16 = 1_000;
+    let text = b"x".repeat(usize::from(LEN));
+    let times = TIMES.to_be_bytes();
+    let igbinary: Vec<u8> = (1..TIMES)
+        .flat_map(|key| [&[8][..], &key.to_be_bytes(), &[0x0e, 0]].concat())
+        .collect();
+    let header = [0, 0, 0, 2, 0x15, times[0], times[1], 6, 0, 0x12];
+    let igbinary = [&header, LEN.to_be_bytes().as_slice(), &text, &igbinary].concat();
+    let php: String = (1..TIMES).map(|key| format!("i:{key};R:2;")).collect();
+    let php = [
+        format!("a:{TIMES}:{{i:0;s:{LEN}:\"").as_bytes(),
+        &text,
+        b"\";",
+        php.as_bytes(),
+        b"}",
+    ]
+    .concat();
+    let repeats = b"h\0".repeat(usize::from(TIMES));
+    let pickle = [
+        b"(B",
+        u32::from(LEN).to_le_bytes().as_slice(),
+        &text,
+        b"q\0",
+        &repeats,
+        b"l.",
+    ]
+    .concat();
+    let links = b"@\x06".repeat(usize::from(TIMES) - 1);
+    let lens = (TIMES.to_le_bytes(), LEN.to_le_bytes());
+    let marshal = [&[4, 8, b'[', 2][..], &lens.0, &[b'"', 2], &lens.1, &text, &links].concat();
+    let rows = [
+        (Format::Igbinary, igbinary),
+        (Format::Php, php),
+        (Format::Pickle, pickle),
+        (Format::Marshal, marshal),
+    ];
+    for (format, bytes) in rows {
+        let refused = format.read(&bytes, &limits());
+        let limit = limits().bytes_max;
+        assert_eq!(
+            refused,
+            Err(Error::Beyond {
+                what: "bytes in one",
+                limit
+            }),
+            "{format:?}"
+        );
+        let allowed = Limits {
+            bytes_max: 8 << 20,
+            ..limits()
+        };
+        assert!(format.read(&bytes, &allowed).is_ok(), "{format:?}");
     }
 }
 

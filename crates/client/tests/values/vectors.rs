@@ -305,6 +305,7 @@ fn pickles_are_refused_unless_allowed() {
 fn flags_of_others_are_refused() {
     let rows = [
         (&profile::SCRUBJAY, 4),
+        (&profile::SCRUBJAY, 0x10),
         (&profile::SCRUBJAY, 0x5c00_0080),
         (&profile::PHP_MEMCACHED, 9),
         (&profile::DALLI, 8),
