@@ -246,13 +246,17 @@ fn serve_requests(
     }
     let ran = serve_until_told(shared, &mut home, beside, &upgrade, drivers, sockets);
     let ended = ran.map_err(|error| refused("the server had to stop", error))?;
+    Ok(end(ended, pid_file))
+}
+
+/// Tidies up, unless files and sockets' paths are another process's now.
+fn end(ended: End, pid_file: Option<PidFile>) -> ExitCode {
     if ended == End::HandedOver {
-        // Files and sockets' paths are another's now: nothing is tidied up.
         process::leave(0);
     }
     drop(pid_file);
     log::notice("stopped");
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 /// Goes into the background for good.

@@ -179,16 +179,12 @@ pub(super) fn handle(
         };
         return Handled { consumed, next };
     }
-    Handled {
-        consumed,
-        next: if consumed < input.len() {
-            Next::Again
-        } else if matches!(state.step, Step::Line) {
-            Next::Wait
-        } else {
-            Next::Partial
-        },
-    }
+    let next = match state.step {
+        _ if consumed < input.len() => Next::Again,
+        Step::Line => Next::Wait,
+        _ => Next::Partial,
+    };
+    Handled { consumed, next }
 }
 
 fn handle_line(
@@ -236,18 +232,8 @@ fn handle_line(
         Ok(Request::Meta(shape)) => {
             return handle_meta(step, context, shape, line.bytes, line.len, input, output);
         }
-        Ok(Request::Stats(words)) if next_token(words).is_some_and(|(group, _)| group == b"conns") => {
-            *step = Step::List(Box::new(context.begin_list()));
-            return Progress::Consumed(line.len);
-        }
-        Ok(Request::Insides(Insides::Watch, words)) => {
-            if let Some(watcher) = Watcher::begin(context, words, output.bytes()) {
-                *step = Step::Watch(watcher);
-            }
-            return Progress::Consumed(line.len);
-        }
         Ok(request @ (Request::Stats(_) | Request::Insides(..)))
-            if begin_dump(step, context, request, output.bytes()) =>
+            if begin_long(step, context, request, output.bytes()) =>
         {
             return Progress::Consumed(line.len);
         }
@@ -738,6 +724,23 @@ fn feed(watcher: &Watcher, input_len: usize, out: &mut Vec<u8>) -> Progress {
     match watcher.feed(out) {
         true => Progress::Yield(input_len),
         false => Progress::Fed(input_len),
+    }
+}
+
+/// Begins what is answered over several turns, or answers why not; `false` if the request is about something else.
+fn begin_long(step: &mut Step, context: &mut Context<'_>, request: Request<'_>, out: &mut Vec<u8>) -> bool {
+    match request {
+        Request::Stats(words) if next_token(words).is_some_and(|(group, _)| group == b"conns") => {
+            *step = Step::List(Box::new(context.begin_list()));
+            true
+        }
+        Request::Insides(Insides::Watch, words) => {
+            if let Some(watcher) = Watcher::begin(context, words, out) {
+                *step = Step::Watch(watcher);
+            }
+            true
+        }
+        _ => begin_dump(step, context, request, out),
     }
 }
 

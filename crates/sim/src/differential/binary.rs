@@ -10,7 +10,7 @@ use super::session::{Request, pick};
 use super::text::random_bytes;
 
 const KEYS: [&str; 6] = ["a", "b", "key", "n", "counter", "a_longer_key_than_the_others"];
-const VALUES: [&str; 8] = ["", "x", "0", "9", "10", "hello", "18446744073709551615", "99 "];
+const VALUES: [&str; 8] = ["", "x", "0", "9", "10", "hello", "9223372036854775807", "99 "];
 const EXPTIMES: [u32; 6] = [0, 0, 0, 100, 2_000_000_000, 1_000_000_000];
 const NUMBERS: [u64; 8] = [0, 1, 2, 9, 100, u64::MAX - 1, u64::MAX, 1 << 63];
 

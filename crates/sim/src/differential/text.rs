@@ -49,6 +49,8 @@ const EXPTIMES: [&str; 9] = [
     "-1",
     "1000000000",
 ];
+/// Numbers of 2^63 and above are left to a script: memcached 1.6.18 takes one for no number if there is a `-` in what its memory held
+/// behind the item before.
 const VALUES: [&str; 13] = [
     "",
     "x",
@@ -59,7 +61,7 @@ const VALUES: [&str; 13] = [
     "99 ",
     "5 abc",
     "hello",
-    "18446744073709551615",
+    "9223372036854775807",
     "a\r\nb",
     "END",
     "00012",
@@ -179,7 +181,7 @@ fn value(random: &mut StdRng) -> Vec<u8> {
         0 => vec![b'L'; random.random_range(1_048_300..1_048_600)],
         1..4 => vec![b'M'; random.random_range(5_000..60_000)],
         4..30 => random_bytes(random),
-        30..40 => random.random_range(0..u64::MAX).to_string().into_bytes(),
+        30..40 => random.random_range(0..i64::MAX).to_string().into_bytes(),
         _ => pick(random, &VALUES).as_bytes().to_vec(),
     }
 }
