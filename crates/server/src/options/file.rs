@@ -42,7 +42,10 @@ enum Value {
 
 /// The file that the command line names.
 pub fn path(matches: &ArgMatches) -> Option<&str> {
-    matches.get_many::<String>("config")?.next_back().map(String::as_str)
+    matches
+        .get_many::<String>("config")?
+        .next_back()
+        .map(String::as_str)
 }
 
 impl File {
