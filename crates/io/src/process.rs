@@ -311,7 +311,7 @@ pub enum Signal {
     Stop,
     /// SIGUSR1: finish what is under way, then stop.
     StopGracefully,
-    /// SIGHUP: nothing yet; a later use is read the configuration anew.
+    /// SIGHUP: read files again: configuration, users, certificates.
     Reload,
     /// SIGUSR2: hand everything to a successor.
     Upgrade,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_io::driver::sim::{self, Faults, Network, Sim};
@@ -10,7 +11,7 @@ use super::{BYTES_PER_TURN, Datagrams, Place, UdpConfig};
 use crate::live::Live;
 use crate::output::Output;
 use crate::service::{Handled, Next, Peer, Service};
-use crate::udp::{Header, Policy, REPLY_LEN_MAX, SENT_LEN_MAX, Words};
+use crate::udp::{HEADER_LEN, Header, Policy, REPLY_LEN_MAX, SENT_LEN_MAX, Words};
 
 const PORT: u16 = 11211;
 
@@ -64,11 +65,12 @@ struct Setup {
     driver: Sim,
     service: Lines,
     datagrams: Datagrams<sim::Datagrams>,
+    config: Arc<Live<UdpConfig>>,
 }
 
 impl Setup {
     fn new() -> Setup {
-        let config = UdpConfig {
+        let config = Live::new(UdpConfig {
             policy: Policy {
                 allowed: vec!["10.0.0.0/8".parse().expect("a network")],
                 factor: 3,
@@ -81,7 +83,7 @@ impl Setup {
                 not_allowed: "not allowed, and that is a long story".to_owned(),
                 not_allowed_short: b"not allowed",
             },
-        };
+        });
         let socket = sim::Datagrams {
             arriving: VecDeque::new(),
             sent: Vec::new(),
@@ -90,7 +92,8 @@ impl Setup {
         Setup {
             driver: Network::new(1, Faults::NONE).driver(),
             service: Lines::default(),
-            datagrams: Datagrams::new(vec![Place { socket, port: PORT }], &Live::new(config)),
+            datagrams: Datagrams::new(vec![Place { socket, port: PORT }], &config),
+            config,
         }
     }
 
@@ -137,6 +140,22 @@ fn ask(datagram: &[u8], from: &str) -> (Option<Vec<u8>>, Setup) {
         whole.extend_from_slice(rest);
     }
     ((!sent.is_empty()).then_some(whole), setup)
+}
+
+#[test]
+fn who_may_be_sent_what_changes_from_one_turn_to_the_next() {
+    let mut setup = Setup::new();
+    let reply = |setup: &mut Setup| {
+        setup.arrive(&request(7, 0, 1, b"26\n"), "9.9.9.9:1");
+        let sent = setup.turn();
+        sent[0].0.len()
+    };
+    let refused = HEADER_LEN + b"not allowed".len();
+    assert_eq!(reply(&mut setup), refused);
+    let mut config = setup.config.see().clone();
+    config.policy.factor = 4;
+    setup.config.set(config);
+    assert_eq!(reply(&mut setup), HEADER_LEN + 26);
 }
 
 #[test]

@@ -33,7 +33,8 @@ impl UsersFile {
         let Some(path) = options.auth_file.as_deref() else {
             return Ok(None);
         };
-        let watched = Watched::new(path);
+        // A server in the background leaves its directory, and reads this again later.
+        let watched = Watched::new(file::absolute(Path::new(path)).unwrap_or_default());
         let text = read(watched.path()).map_err(|error| OptionError {
             message: format!("-Y {path}: cannot read this file: {error}"),
             exit: EXIT_OS,

@@ -333,6 +333,37 @@ fn each_line_of_the_log_has_time_and_level() {
 }
 
 #[test]
+fn the_journal_gets_levels_in_place_of_times() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = Dir::new();
+    let log = std::fs::File::create(dir.path("log")).expect("ours");
+    let metadata = log.metadata().expect("open");
+    let mut command = crate::kit::scrubjay("-p -1 -u root -l 192.0.2.1");
+    command
+        .env("JOURNAL_STREAM", format!("{}:{}", metadata.dev(), metadata.ino()))
+        .stderr(log);
+    assert_eq!(command.status().expect("starts").code(), Some(71));
+    let said = std::fs::read_to_string(dir.path("log")).expect("ours");
+    assert!(said.starts_with("<3>cannot listen on 192.0.2.1:"), "{said}");
+}
+
+#[test]
+fn replies_over_udp_follow_the_file() {
+    let dir = Dir::new();
+    let path = dir.path("s.toml");
+    let file = write(&path, "udp-port = -1\n");
+    let server = Server::start(&format!("--config {file}"));
+    assert_eq!(setting(&server, "udp_amplification"), "3");
+    assert_eq!(setting(&server, "udp_allow"), "(null)");
+    write(
+        &path,
+        "udp-port = -1\nudp-amplification = 9\nudp-allow = [\"10.0.0.0/8\", \"fd00::/8\"]\n",
+    );
+    reload_until(&server, "udp_amplification", "9");
+    assert_eq!(setting(&server, "udp_allow"), "10.0.0.0/8,fd00::/8");
+}
+
+#[test]
 fn limits_that_are_reached_are_told_once_with_what_to_do() {
     let server = Server::start("-c 1");
     let only = server.connect();

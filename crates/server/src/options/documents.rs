@@ -22,6 +22,7 @@ pub fn origins(options: &Options) -> impl Iterator<Item = (String, String)> {
 fn setting(row: &Row, options: &Options) -> String {
     match row.show {
         Some(show) => show(options),
+        None if row.many && options.given(row.name).is_some() => options.texts(row).join(","),
         None if row.default.is_empty() => options.given(row.name).unwrap_or("(null)").to_owned(),
         None => options.given(row.name).unwrap_or(row.default).to_owned(),
     }

@@ -255,6 +255,22 @@ fn value_of(row: &'static Row) -> impl Strategy<Value = (&'static Row, String)> 
 }
 
 proptest! {
+    /// Whatever stands in a file, it is read or refused with a place in it.
+    #[test]
+    fn any_text_is_read_or_refused_with_its_place(
+        text in r#"([a-z_-]{0,12}|port|listen|memory-limit|threads)[ =\[\]"'.x0-9\n#é]{0,20}(\n[a-z-]{1,9} ?= ?[0-9"x]{0,4}){0,3}"#
+    ) {
+        if let Err(error) = File::parse("f", text.as_bytes()) {
+            for line in error.message.lines() {
+                let mut parts = line.split(':').skip(1);
+                let mut number = || parts.next().and_then(|part| part.parse::<usize>().ok());
+                let (row, column) = (number(), number());
+                assert!(row.is_some_and(|row| row > 0 && row <= text.split('\n').count() + 1), "{line}");
+                assert!(column.is_some_and(|column| column > 0), "{line}");
+            }
+        }
+    }
+
     /// What `scrubjay check` prints is a file that comes to the same.
     #[test]
     fn what_is_in_force_reads_back_as_itself(
