@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use error::PlacementError;
 pub use hash::Hash;
-use ring::{Positions, Ring};
+use ring::{Position, Ring};
 pub use scheme::{Scheme, SchemeRow, Weights};
 use score::{Highest, jump};
 pub use servers::{Server, ServerIndex, Servers};
@@ -39,7 +39,7 @@ enum Rule {
     /// The hash counts through the slots.
     Slots(fn(&[u8]) -> u32, Vec<ServerIndex>),
     /// The hash is a place on a ring, and the next point's server is meant.
-    Ring(Positions, Ring),
+    Ring(Position, Ring),
     /// Every server has a score for the key, and the highest wins.
     Highest(Highest),
     /// Jump hash: an arithmetic of the number of servers.

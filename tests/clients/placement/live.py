@@ -59,9 +59,10 @@ class Servers:
 
 def through_proxy(program, servers, distribution, function, tag, keys):
     """Asks for all keys through twemproxy."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        port, statistics = one.getsockname()[1], other.getsockname()[1]
     settings = {"listen": f"127.0.0.1:{port}", "hash": function, "distribution": distribution, "timeout": 60000}
     if tag:
         settings["hash_tag"] = f'"{tag}"'
@@ -70,18 +71,18 @@ def through_proxy(program, servers, distribution, function, tag, keys):
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder, "config")
         config.write_text("\n".join(lines) + "\n")
-        command = [program, "-c", config, "-s", "0", "-p", pathlib.Path(folder, "pid"), "-o", pathlib.Path(folder, "log")]
-        proxy = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        command = [program, "-c", config, "-p", pathlib.Path(folder, "pid"), "-o", pathlib.Path(folder, "log")]
+        proxy = subprocess.Popen([*command, "-a", "127.0.0.1", "-s", str(statistics)])
         try:
-            ask(port, keys)
+            ask(proxy, port, keys)
         finally:
             proxy.kill()
             proxy.wait()
 
 
-def ask(port, keys):
+def ask(proxy, port, keys):
     """Asks for all keys, some in one request."""
-    while True:
+    while proxy.poll() is None:
         try:
             connection = socket.create_connection(("127.0.0.1", port), timeout=60)
             break

@@ -81,12 +81,12 @@ def check():
 
 def write(wanted):
     """Replaces the rows of the wanted libraries."""
-    rows = [] if not VECTORS.exists() else VECTORS.read_text().splitlines(keepends=True)[1:]
     for library in wanted:
         said = ask(library)
         if said is not None:
+            rows = VECTORS.read_text().splitlines(keepends=True)[1:] if VECTORS.exists() else []
             rows = [line for line in rows if line.rstrip("\n").split("\t")[5] != library] + said
-    VECTORS.write_text(HEADER + "".join(sorted(rows)))
+            VECTORS.write_text(HEADER + "".join(sorted(rows)))
 
 
 if __name__ == "__main__":

@@ -8,24 +8,24 @@ POINTS = 512
 
 
 def ring(names, weights):
-    """Points of 64 bits; a key belongs to the server of the next one."""
+    """Points of 48 bits; a key belongs to the server of the next one."""
     total = sum(weights)
     points = []
     for index, (name, weight) in enumerate(zip(names, weights)):
         for number in range(max(1, POINTS * len(names) * weight // total)):
-            points.append((xxhash.xxh3_64_intdigest(name, seed=number), index))
+            points.append((xxhash.xxh3_64_intdigest(name.encode(), seed=number) >> 16, index))
     points.sort()
     positions = [position for position, _ in points]
 
     def place(key):
-        return points[bisect.bisect_left(positions, xxhash.xxh3_64_intdigest(key)) % len(points)][1]
+        return points[bisect.bisect_left(positions, xxhash.xxh3_64_intdigest(key) >> 16) % len(points)][1]
 
     return place
 
 
 def rendezvous(names, _):
     """The server whose name and the key have the highest hash together."""
-    seeds = [xxhash.xxh3_64_intdigest(name) for name in names]
+    seeds = [xxhash.xxh3_64_intdigest(name.encode()) for name in names]
 
     def place(key):
         scores = [xxhash.xxh3_64_intdigest(key, seed=seed) for seed in seeds]

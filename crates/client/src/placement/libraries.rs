@@ -3,10 +3,11 @@
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::hash::{md5_first, md5_quarters};
-use super::ring::{POINTS_MAX, Positions, Ring, Tie, position};
-use super::{PlacementError, Rule, Server, ServerIndex, Servers};
+use super::ring::{POINTS_MAX, Point, Position, Ring, Tie, point, wide_point};
+use super::{PlacementError, Rule, Server, Servers};
 
-type Points = Vec<(u64, ServerIndex)>;
+type HashOf = fn(&[u8]) -> u32;
+type Points = Vec<Point>;
 
 /// Points of a server of average weight on our own ring.
 ///
@@ -18,7 +19,7 @@ const RING_POINTS: u64 = 512;
 const KETAMA_POINTS: u32 = 160;
 
 /// Points of a server on libmemcached's ring without weights.
-const CONSISTENT_POINTS: u32 = 100;
+const CONSISTENT_POINTS: u64 = 100;
 
 /// Points of a unit of weight in php-memcache, and the slots that its ring is sampled into.
 const PHP_POINTS: u64 = 160;
@@ -33,9 +34,9 @@ pub(super) fn ring(servers: &Servers) -> Rule {
         // u128: the weights of all servers may fill 48 bits.
         let share = u128::from(RING_POINTS * count) * u128::from(server.weight) / u128::from(total);
         let own = (share as u64).max(1);
-        points.extend((0..own).map(|point| (xxh3_64_with_seed(name.as_bytes(), point), index)));
+        points.extend((0..own).map(|number| wide_point(xxh3_64_with_seed(name.as_bytes(), number), index)));
     }
-    Rule::Ring(Positions::Wide(xxh3_64), Ring::new(&points, Tie::First))
+    Rule::Ring(Position::Wide(xxh3_64), Ring::new(&points, Tie::First))
 }
 
 /// How many MD5s a server has on a weighted ketama ring: computed in single precision, whose rounding is part of the scheme.
@@ -54,40 +55,32 @@ fn md5_points(
     let mut points = Points::with_capacity((servers.count() * KETAMA_POINTS) as usize);
     for (index, server) in servers.indexed() {
         let mut text = name(server)? + "-";
-        let start = text.len();
         for number in 0..digests(server) {
-            text.truncate(start);
-            text.push_str(&number.to_string());
-            points.extend(
-                md5_quarters(text.as_bytes())[..quarters]
-                    .iter()
-                    .map(|hash| (position(*hash), index)),
-            );
+            let hashes = md5_quarters(numbered(&mut text, number.into()));
+            points.extend(hashes[..quarters].iter().map(|hash| point(*hash, index)));
         }
     }
     Ok(points)
 }
 
 /// libmemcached with KETAMA_WEIGHTED, and twemproxy's ketama.
-pub(super) fn ketama(servers: &Servers, hash: fn(&[u8]) -> u32) -> Result<Rule, PlacementError> {
+pub(super) fn ketama(servers: &Servers, hash: HashOf) -> Result<Rule, PlacementError> {
     let digests = |server: &Server| ketama_digests(server, servers);
     let points = md5_points(servers, digests, |server| Ok(server.host_and_unusual_port()), 4)?;
-    Ok(Rule::Ring(Positions::At(hash), Ring::new(&points, Tie::First)))
+    Ok(Rule::Ring(Position::At(hash), Ring::new(&points, Tie::First)))
 }
 
 /// libmemcached with DISTRIBUTION_CONSISTENT, which becomes ketama as soon as a server has a weight above 1.
-pub(super) fn consistent(servers: &Servers, hash: fn(&[u8]) -> u32) -> Result<Rule, PlacementError> {
+pub(super) fn consistent(servers: &Servers, hash: HashOf) -> Result<Rule, PlacementError> {
     if servers.list().iter().any(|server| server.weight > 1) {
         return ketama(servers, hash);
     }
-    let mut points = Points::with_capacity((servers.count() * CONSISTENT_POINTS) as usize);
+    let mut points = Points::with_capacity(servers.list().len() * CONSISTENT_POINTS as usize);
     for (index, server) in servers.indexed() {
-        let name = server.host_and_unusual_port();
-        points.extend(
-            (0..CONSISTENT_POINTS).map(|point| (position(hash(format!("{name}-{point}").as_bytes())), index)),
-        );
+        let mut name = server.host_and_unusual_port() + "-";
+        points.extend((0..CONSISTENT_POINTS).map(|number| point(hash(numbered(&mut name, number)), index)));
     }
-    Ok(Rule::Ring(Positions::At(hash), Ring::new(&points, Tie::First)))
+    Ok(Rule::Ring(Position::At(hash), Ring::new(&points, Tie::First)))
 }
 
 /// spymemcached: 160 points, or libmemcached's number of them once weights differ from 1; addresses in the names.
@@ -110,10 +103,7 @@ pub(super) fn spymemcached(servers: &Servers) -> Result<Rule, PlacementError> {
         (None, None) => Err(PlacementError::NoAddress(server.host_and_port())),
     };
     let points = md5_points(servers, digests, name, 4)?;
-    Ok(Rule::Ring(
-        Positions::At(md5_first),
-        Ring::new(&points, Tie::Last),
-    ))
+    Ok(Rule::Ring(Position::At(md5_first), Ring::new(&points, Tie::Last)))
 }
 
 /// hash_ring: three of the four points that an MD5 could give.
@@ -123,32 +113,51 @@ pub(super) fn hash_ring(servers: &Servers) -> Result<Rule, PlacementError> {
         |server: &Server| (u128::from(40 * count) * u128::from(server.weight) / u128::from(total)) as u32;
     let points = md5_points(servers, digests, |server| Ok(server.host_and_port()), 3)?;
     Ok(Rule::Ring(
-        Positions::Behind(md5_first),
+        Position::Behind(md5_first),
         Ring::new(&points, Tie::Last),
     ))
 }
 
-/// php-memcache's consistent strategy: a ring, of which 1024 places are remembered.
-pub(super) fn php_consistent(servers: &Servers, hash: fn(&[u8]) -> u32) -> Result<Rule, PlacementError> {
+/// php-memcache's consistent strategy: a ring of which 1024 places are remembered.
+///
+/// Only the least point behind each of those places counts, and so there is nothing to sort.
+pub(super) fn php_consistent(servers: &Servers, hash: HashOf) -> Result<Rule, PlacementError> {
     bounded(servers.weight() * PHP_POINTS)?;
-    let mut points = Points::new();
-    for (index, server) in servers.indexed() {
-        let name = server.host_and_port();
-        let own = u64::from(server.weight) * PHP_POINTS;
-        points.extend((0..own).map(|point| (position(hash(format!("{name}-{point}").as_bytes())), index)));
-    }
-    let ring = Ring::new(&points, Tie::First);
     let step = u32::MAX / PHP_SLOTS;
-    Ok(Rule::Slots(
-        hash,
-        (0..PHP_SLOTS)
-            .map(|slot| ring.next(position(slot * step)))
-            .collect(),
-    ))
+    // One more for the points behind the last place, which is a little before the end of the ring.
+    let mut least = vec![None; PHP_SLOTS as usize + 1];
+    for (index, server) in servers.indexed() {
+        let mut name = server.host_and_port() + "-";
+        for number in 0..u64::from(server.weight) * PHP_POINTS {
+            let point = hash(numbered(&mut name, number));
+            let best = &mut least[(point / step) as usize];
+            // At one place the first server stays.
+            if best.is_none_or(|(known, _)| point < known) {
+                *best = Some((point, index));
+            }
+        }
+    }
+    let first = least.iter().flatten().next().expect("every server has points").1;
+    let mut slots = Vec::with_capacity(least.len());
+    for best in least.iter().rev() {
+        let next = slots.last().copied().unwrap_or(first);
+        slots.push(best.map_or(next, |(_, server)| server));
+    }
+    slots.reverse();
+    slots.truncate(PHP_SLOTS as usize);
+    Ok(Rule::Slots(hash, slots))
+}
+
+/// `text` up to its last dash with this number behind it.
+fn numbered(text: &mut String, number: u64) -> &[u8] {
+    use std::fmt::Write as _;
+    text.truncate(text.rfind('-').expect("what is numbered ends with a dash") + 1);
+    write!(text, "{number}").expect("a String takes everything");
+    text.as_bytes()
 }
 
 /// A slot for each unit of weight.
-pub(super) fn slots_by_weight(servers: &Servers, hash: fn(&[u8]) -> u32) -> Result<Rule, PlacementError> {
+pub(super) fn slots_by_weight(servers: &Servers, hash: HashOf) -> Result<Rule, PlacementError> {
     bounded(servers.weight())?;
     let slots = servers
         .indexed()
@@ -157,7 +166,7 @@ pub(super) fn slots_by_weight(servers: &Servers, hash: fn(&[u8]) -> u32) -> Resu
 }
 
 /// A slot for each server.
-pub(super) fn slots(servers: &Servers, hash: fn(&[u8]) -> u32) -> Rule {
+pub(super) fn slots(servers: &Servers, hash: HashOf) -> Rule {
     Rule::Slots(hash, servers.indexed().map(|(index, _)| index).collect())
 }
 
