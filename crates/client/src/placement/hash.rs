@@ -150,17 +150,27 @@ pub(super) fn crc(key: &[u8]) -> u32 {
     crc32fast::hash(key) >> 16 & 0x7fff
 }
 
-/// CRC-16 with the reflected polynomial a001, from 0.
+/// CRC-16 (polynomial 1021, from 0) that is not cut to 16 bits after each byte, as in twemproxy 0.5.
 fn crc16(key: &[u8]) -> u32 {
-    let mut crc = 0u32;
-    for byte in key {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = (crc >> 1) ^ (0xa001 * (crc & 1));
-        }
-    }
-    crc
+    key.iter().fold(0, |crc, byte| {
+        (crc << 8) ^ u32::from(CRC16_TABLE[usize::from((crc >> 8) as u8 ^ byte)])
+    })
 }
+
+const CRC16_TABLE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        let (mut crc, mut bit) = ((index as u16) << 8, 0);
+        while bit < 8 {
+            crc = (crc << 1) ^ (0x1021 * (crc >> 15));
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+    }
+    table
+};
 
 const FNV_64_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_64_PRIME: u64 = 0x100_0000_01b3;

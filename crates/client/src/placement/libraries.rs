@@ -4,7 +4,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::hash::{md5_first, md5_quarters};
 use super::ring::{POINTS_MAX, Point, Position, Ring, Tie, point, wide_point};
-use super::{PlacementError, Rule, Server, Servers};
+use super::{PlacementError, Rule, Server, ServerIndex, Servers};
 
 type HashOf = fn(&[u8]) -> u32;
 type Points = Vec<Point>;
@@ -156,12 +156,27 @@ fn numbered(text: &mut String, number: u64) -> &[u8] {
     text.as_bytes()
 }
 
-/// A slot for each unit of weight.
+/// A slot for each unit of weight: php-memcache's standard strategy.
 pub(super) fn slots_by_weight(servers: &Servers, hash: HashOf) -> Result<Rule, PlacementError> {
     bounded(servers.weight())?;
     let slots = servers
         .indexed()
         .flat_map(|(index, server)| (0..server.weight).map(move |_| index));
+    Ok(Rule::Slots(hash, slots.collect()))
+}
+
+/// twemproxy's modula: a slot for each unit of weight, the servers in the order in which it sorts their names.
+pub(super) fn twemproxy_modula(servers: &Servers, hash: HashOf) -> Result<Rule, PlacementError> {
+    bounded(servers.weight())?;
+    let mut named: Vec<_> = servers
+        .indexed()
+        .map(|(index, server)| (server.host_and_unusual_port(), index))
+        .collect();
+    named.sort_by(|(one, _), (other, _)| one.len().cmp(&other.len()).then(one.cmp(other)));
+    let weight = |index: ServerIndex| servers.list()[index.get()].weight;
+    let slots = named
+        .iter()
+        .flat_map(|(_, index)| (0..weight(*index)).map(|_| *index));
     Ok(Rule::Slots(hash, slots.collect()))
 }
 

@@ -136,12 +136,9 @@ mod tests {
     use super::{Position, Ring, Tie, point, wide_point};
     use crate::placement::ServerIndex;
 
-    fn check(
-        points: &[(u32, u32)],
-        tie: Tie,
-        position: fn(fn(&[u8]) -> u32) -> Position,
-        expected: &[(u32, usize)],
-    ) {
+    type ToPosition = fn(fn(&[u8]) -> u32) -> Position;
+
+    fn check(points: &[(u32, u32)], tie: Tie, position: ToPosition, expected: &[(u32, usize)]) {
         let points: Vec<_> = points
             .iter()
             .map(|(at, server)| point(*at, ServerIndex::new(*server)))

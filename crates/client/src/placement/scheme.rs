@@ -100,7 +100,7 @@ static ROWS: &[SchemeRow] = &[
         like: "twemproxy with distribution modula",
         weights: Counted,
         hashes: hash::TWEMPROXY,
-        build: libraries::slots_by_weight,
+        build: libraries::twemproxy_modula,
     },
     SchemeRow {
         name: "twemproxy-random",
