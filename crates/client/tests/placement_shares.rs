@@ -274,7 +274,7 @@ fn what_a_scheme_cannot_do_is_refused() {
         ),
         (
             "twemproxy-modula/x",
-            "scheme twemproxy-modula has no hash function \"x\"; use one of fnv1a_64, one_at_a_time, ",
+            "scheme twemproxy-modula has no hash function \"x\"; use one of crc16, crc32, ",
         ),
         (
             "ketoma",

@@ -10,6 +10,7 @@ use scrubjay_client::placement::{Placement, Scheme, Server, Servers};
 
 const SERVERS: &str = include_str!("../../../tests/clients/placement/servers.tsv");
 const VECTORS: &str = include_str!("../../../tests/clients/placement/vectors.tsv");
+const DOCUMENT: &str = include_str!("../../../docs/client/placement.md");
 const KEYS: u32 = 100_000;
 
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
@@ -96,6 +97,25 @@ fn every_scheme_has_vectors() {
             _ => 5,
         };
         assert!(lists.len() >= wanted, "{}: {lists:?}", scheme.name);
+    }
+}
+
+#[test]
+fn document_has_the_table_of_schemes() {
+    let table: Vec<_> = DOCUMENT
+        .lines()
+        .skip_while(|line| !line.starts_with("| `ring`"))
+        .collect();
+    for (row, line) in Scheme::all().iter().zip(table) {
+        let weights = format!("{:?}", row.weights).to_lowercase();
+        let start = format!("| `{}` | {} | {weights} |", row.name, row.like);
+        assert!(line.starts_with(&start), "the document has\n{line}\nfor\n{start}");
+        if let Some(hash) = row.hashes.first() {
+            assert!(
+                line[start.len()..].starts_with(&format!(" `{}` or", hash.name)),
+                "{line}"
+            );
+        }
     }
 }
 

@@ -55,15 +55,20 @@ impl fmt::Display for PlacementError {
                 )
             }
             E::NoWeight(server) => write!(out, "{server} has weight 0; give it at least 1 or leave it out"),
-            E::WeightsUnknown(scheme, server) => write!(
-                out,
-                "scheme {scheme} knows no weights, but {server} has another than the first server; give all the same \
-                 or use scheme ring"
-            ),
-            E::TooManyPoints(points) => write!(
-                out,
-                "the weights make {points} points, at most {POINTS_MAX} are possible; divide all weights by the same"
-            ),
+            E::WeightsUnknown(scheme, server) => {
+                write!(
+                    out,
+                    "scheme {scheme} knows no weights, but {server} has another than the first server; "
+                )?;
+                write!(out, "give all the same or use scheme ring")
+            }
+            E::TooManyPoints(points) => {
+                write!(
+                    out,
+                    "the weights make {points} points, at most {POINTS_MAX} are possible; "
+                )?;
+                write!(out, "divide all weights by the same")
+            }
             E::NoAddress(server) => {
                 write!(
                     out,
@@ -78,25 +83,7 @@ impl fmt::Display for PlacementError {
                     known.join(", ")
                 )
             }
-            E::UnknownHash(scheme, name) => {
-                let row = Scheme::all().iter().find(|row| row.name == *scheme);
-                let known: Vec<_> = row
-                    .iter()
-                    .flat_map(|row| row.hashes)
-                    .map(|hash| hash.name)
-                    .collect();
-                match known.is_empty() {
-                    true => write!(
-                        out,
-                        "scheme {scheme} has one hash function only; leave /{name} out"
-                    ),
-                    false => write!(
-                        out,
-                        "scheme {scheme} has no hash function {name:?}; use one of {}",
-                        known.join(", ")
-                    ),
-                }
-            }
+            E::UnknownHash(scheme, name) => unknown_hash(out, scheme, name),
             E::NoBuckets => write!(out, "scheme vbucket needs a map of its buckets; give one"),
             E::BucketsUnknown(scheme) => write!(
                 out,
@@ -109,14 +96,37 @@ impl fmt::Display for PlacementError {
                 )
             }
             E::BucketServer(bucket, server, count) => {
+                let last = count - 1;
                 write!(
                     out,
-                    "bucket {bucket} is on server {server}, but the last of {count} is {}; correct it",
-                    count - 1
+                    "bucket {bucket} is on server {server}, but the last of {count} is {last}; correct it"
                 )
             }
         }
     }
+}
+
+fn unknown_hash(out: &mut fmt::Formatter<'_>, scheme: &str, name: &str) -> fmt::Result {
+    let row = Scheme::all().iter().find(|row| row.name == scheme);
+    let mut known: Vec<_> = row
+        .iter()
+        .flat_map(|row| row.hashes)
+        .map(|hash| hash.name)
+        .collect();
+    if known.is_empty() {
+        return write!(
+            out,
+            "scheme {scheme} has one hash function only; leave /{name} out"
+        );
+    }
+    // The default is there twice: first and in its place.
+    known.sort_unstable();
+    known.dedup();
+    write!(
+        out,
+        "scheme {scheme} has no hash function {name:?}; use one of {}",
+        known.join(", ")
+    )
 }
 
 impl std::error::Error for PlacementError {}
