@@ -46,6 +46,18 @@ const SUITES: &[(&str, Prepare)] = &[
     }),
     ("memccapable ascii", |_, _| memccapable("-a")),
     ("memccapable binary", |_, _| memccapable("-b")),
+    ("placement by real libraries", |root, target| {
+        // Those that place keys without talking to servers.
+        let libraries = [
+            "quick",
+            "libmemcached",
+            "pymemcache",
+            "hash_ring",
+            "php-memcached",
+            "second implementation",
+        ];
+        python(root, target, "../placement/placement.py", &libraries)
+    }),
     ("gomemcache", |root, target| {
         needs("go")?;
         Ok(Command::new(setup::go(root, target).map_err(Missing::Broken)?))
