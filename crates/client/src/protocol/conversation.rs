@@ -500,9 +500,10 @@ impl Conversation {
     }
 
     fn handle_classic(&mut self, parsed: Line<'_>, text: &[u8], replies: &mut Replies) -> Result<(), Broken> {
-        let Some(kind) = self.oldest(|_| true).map(|_| self.entries[0].kind) else {
+        if self.taken == 0 {
             return Err(Broken::Unasked(Broken::shown(text)));
-        };
+        }
+        let kind = self.entries[0].kind;
         match parsed {
             Line::Value { key, flags, len, cas } if kind == Kind::Get => {
                 let index = self
