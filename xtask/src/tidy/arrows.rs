@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "scrubjay",
         &[
-            "admin", "load", "workload", "server", "tls", "net", "protocol", "cache", "io", "base",
+            "admin", "client", "load", "workload", "server", "tls", "net", "protocol", "cache", "io", "base",
         ],
     ),
     (

@@ -223,6 +223,15 @@ impl Request<'_> {
                 return Err(Refused::BinaryKey);
             }
         }
+        let forgets = match self {
+            Request::Get(get) => get.vivify.is_some(),
+            Request::Store(store) => matches!(store.mode, StoreMode::Append | StoreMode::Prepend),
+            _ => false,
+        };
+        let breaks_lines = |key: &[u8]| key.iter().any(|byte| matches!(byte, b' ' | b'\n'));
+        if forgets && self.key().is_some_and(breaks_lines) {
+            return Err(Refused::EchoedKey);
+        }
         let meta_only = match self {
             Request::Get(get) => get.vivify.is_some() || get.recache_below.is_some(),
             Request::Store(store) => {
@@ -256,6 +265,9 @@ pub enum Refused {
     },
     /// The key has blanks or control bytes, and the server does not speak meta.
     BinaryKey,
+    /// The key has blanks or line ends, and after this request memcached no longer knows that it must be sent as base64: it
+    /// would break replies with it, ours or those of others.
+    EchoedKey,
     /// The server does not speak meta, which this needs.
     NeedsMeta,
     /// The value is too long.
@@ -278,6 +290,10 @@ impl fmt::Display for Refused {
             Refused::BinaryKey => f.write_str(
                 "the key has blanks or control bytes, and the server does not speak the meta protocol; use other keys or a \
                  newer server",
+            ),
+            Refused::EchoedKey => f.write_str(
+                "the key has blanks or line ends, which some servers send back as they are after a lease, append or prepend; use \
+                 other keys for these",
             ),
             Refused::NeedsMeta => f.write_str("the server does not speak the meta protocol, which this needs; use a newer server"),
             Refused::ValueLen { len, max } => {
@@ -327,6 +343,15 @@ mod tests {
             ..Get::new(b"k")
         };
         check(Request::Get(lease), Err(Refused::NeedsMeta), Ok(()));
+        let lease = Get {
+            vivify: Some(30),
+            ..Get::new(b"a b")
+        };
+        check(
+            Request::Get(lease),
+            Err(Refused::BinaryKey),
+            Err(Refused::EchoedKey),
+        );
         let counter = Arith {
             initial: Some((1, 0)),
             ..Arith::new(b"k", 1)

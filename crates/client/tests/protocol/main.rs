@@ -181,7 +181,7 @@ impl Run {
                 self.send();
                 return;
             }
-            Err(Refused::Closing) => return,
+            Err(Refused::Closing | Refused::EchoedKey) => return,
             Err(refused) => panic!("{request:?}: {refused}"),
         };
         let reply = self.oracle.execute(request);

@@ -2,6 +2,7 @@
 
 mod admin;
 mod bench;
+mod client;
 mod hands;
 mod kit;
 mod lab;
