@@ -1,6 +1,7 @@
 //! Random requests, random cuts, random order, random damage: each ticket gets its own reply, once, or none.
 
 mod model;
+mod rules;
 
 use std::collections::BTreeMap;
 
