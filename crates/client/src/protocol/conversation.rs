@@ -97,7 +97,7 @@ enum Listener {
 
 /// A request whose reply is outstanding.
 #[derive(Debug)]
-struct Entry {
+struct Exchange {
     kind: Kind,
     /// The key, or nothing.
     key: Box<[u8]>,
@@ -134,13 +134,13 @@ pub struct Conversation {
     output: Output,
     incoming: Incoming,
     /// In the order of the requests; the first has the number `first`, the next the next one.
-    entries: VecDeque<Entry>,
+    exchanges: VecDeque<Exchange>,
     first: u64,
-    /// Entries from the first whose bytes have been taken for sending. The others cannot have a reply yet.
+    /// Exchanges from the first whose bytes have been taken for sending. The others cannot have a reply yet.
     taken: usize,
     head: Option<Head>,
     open_gets: Option<OpenGets>,
-    /// Silent requests at the end of the entries.
+    /// Silent requests at the end of the exchanges.
     silent_run: usize,
     unanswered: usize,
     outstanding_bytes: usize,
@@ -156,7 +156,7 @@ impl Conversation {
             settings,
             output: Output::default(),
             incoming: Incoming::default(),
-            entries: VecDeque::new(),
+            exchanges: VecDeque::new(),
             first: settings.first_ticket,
             taken: 0,
             head: None,
@@ -193,7 +193,7 @@ impl Conversation {
         } else {
             Listener::Caller
         };
-        let ticket = self.push_entry(&request, listener, silent);
+        let ticket = self.push_exchange(&request, listener, silent);
         match self.settings.form {
             Form::Meta => encode::meta(&mut self.output, request, ticket.0, silent),
             Form::Classic => self.write_classic(request),
@@ -218,13 +218,13 @@ impl Conversation {
         }
         let bytes = self.outstanding_bytes.saturating_add(request_len(request));
         let over = bytes > settings.outstanding_bytes_max && self.unanswered > 0;
-        if over || self.entries.len() >= settings.outstanding_max {
+        if over || self.exchanges.len() >= settings.outstanding_max {
             return Err(Refused::Full);
         }
         Ok(())
     }
 
-    fn push_entry(&mut self, request: &Request<'_>, listener: Listener, silent: bool) -> Ticket {
+    fn push_exchange(&mut self, request: &Request<'_>, listener: Listener, silent: bool) -> Ticket {
         let kind = match request {
             Request::Get(_) => Kind::Get,
             Request::Touch(_) => Kind::Touch,
@@ -237,8 +237,8 @@ impl Conversation {
         };
         let key = request.key().unwrap_or_default();
         let len = request_len(request);
-        let ticket = Ticket(self.first.wrapping_add(self.entries.len() as u64));
-        self.entries.push_back(Entry {
+        let ticket = Ticket(self.first.wrapping_add(self.exchanges.len() as u64));
+        self.exchanges.push_back(Exchange {
             kind,
             key: key.into(),
             listener,
@@ -255,7 +255,7 @@ impl Conversation {
 
     /// Asks for a reply behind silent requests.
     fn push_barrier(&mut self) {
-        let ticket = self.push_entry(&Request::Noop, Listener::Nobody, false);
+        let ticket = self.push_exchange(&Request::Noop, Listener::Nobody, false);
         encode::meta(&mut self.output, Request::Noop, ticket.0, false);
     }
 
@@ -265,9 +265,9 @@ impl Conversation {
             return encode::classic(&mut self.output, request);
         };
         if self.joins_gets(&get) {
-            // The entry before this one no longer ends its line.
-            let before = self.entries.len() - 2;
-            self.entries[before].ends_line = false;
+            // The exchange before this one no longer ends its line.
+            let before = self.exchanges.len() - 2;
+            self.exchanges[before].ends_line = false;
             return encode::extend_gets(self.output.buffer(), get.key);
         }
         self.open_gets = Some(OpenGets {
@@ -289,12 +289,12 @@ impl Conversation {
             && open.keys < GETS_KEYS_MAX
             && open.len + 1 + get.key.len() <= GETS_LEN_MAX
             && !self
-                .entries
+                .exchanges
                 .iter()
                 .rev()
                 .skip(1)
                 .take(open.keys)
-                .any(|entry| *entry.key == *get.key);
+                .any(|exchange| *exchange.key == *get.key);
         if fits {
             open.keys += 1;
             open.len += 1 + get.key.len();
@@ -305,19 +305,23 @@ impl Conversation {
     /// What is to be sent. A caller who takes it and does not send all of it must close the connection.
     pub fn take_output(&mut self) -> Output {
         self.open_gets = None;
-        self.taken = self.entries.len();
+        self.taken = self.exchanges.len();
         mem::take(&mut self.output)
     }
 
     /// Nobody waits for this reply any more; it is dropped when it comes. Gives whether anybody did.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let index = usize::try_from(ticket.0.wrapping_sub(self.first)).unwrap_or(usize::MAX);
-        let Some(entry) = self.entries.get_mut(index).filter(|entry| !entry.answered) else {
+        let Some(exchange) = self
+            .exchanges
+            .get_mut(index)
+            .filter(|exchange| !exchange.answered)
+        else {
             return false;
         };
-        let waited = entry.listener == Listener::Caller;
+        let waited = exchange.listener == Listener::Caller;
         if waited {
-            entry.listener = Listener::Gone;
+            exchange.listener = Listener::Gone;
             self.cancelled += 1;
         }
         waited
@@ -327,12 +331,12 @@ impl Conversation {
     /// have not come in time. As long as that is so, it takes no requests.
     pub fn wants_closing(&self) -> bool {
         // Answered ones wait behind one that is not, and there is no room for others.
-        let blocked = self.entries.len() >= self.settings.outstanding_max
-            && self.unanswered < self.entries.len()
+        let blocked = self.exchanges.len() >= self.settings.outstanding_max
+            && self.unanswered < self.exchanges.len()
             && self
-                .entries
+                .exchanges
                 .front()
-                .is_some_and(|entry| entry.listener == Listener::Gone);
+                .is_some_and(|exchange| exchange.listener == Listener::Gone);
         self.broken.is_some() || blocked || self.cancelled >= self.settings.cancelled_max
     }
 
@@ -348,9 +352,9 @@ impl Conversation {
 
     /// Whether somebody waits for a reply.
     pub fn is_awaited(&self) -> bool {
-        self.entries
+        self.exchanges
             .iter()
-            .any(|entry| entry.listener == Listener::Caller && !entry.answered)
+            .any(|exchange| exchange.listener == Listener::Caller && !exchange.answered)
     }
 
     /// Errors that were the answer to quiet requests.
@@ -381,8 +385,8 @@ impl Conversation {
     }
 
     fn fail(&mut self, broken: &Broken, replies: &mut Replies) {
-        for (index, entry) in self.entries.drain(..).enumerate() {
-            if entry.listener == Listener::Caller && !entry.answered {
+        for (index, exchange) in self.exchanges.drain(..).enumerate() {
+            if exchange.listener == Listener::Caller && !exchange.answered {
                 let ticket = Ticket(self.first.wrapping_add(index as u64));
                 replies.push((ticket, Err(broken.clone())));
             }
@@ -398,24 +402,24 @@ impl Conversation {
     /// The sent and unanswered request of this number.
     fn index_of(&self, number: u64) -> Option<usize> {
         let index = usize::try_from(number.wrapping_sub(self.first)).ok()?;
-        (index < self.taken && !self.entries[index].answered).then_some(index)
+        (index < self.taken && !self.exchanges[index].answered).then_some(index)
     }
 
     /// The oldest such request that is sent and unanswered.
-    fn oldest(&self, is_it: impl Fn(&Entry) -> bool) -> Option<usize> {
-        self.entries
+    fn oldest(&self, is_it: impl Fn(&Exchange) -> bool) -> Option<usize> {
+        self.exchanges
             .iter()
             .take(self.taken)
-            .position(|entry| !entry.answered && is_it(entry))
+            .position(|exchange| !exchange.answered && is_it(exchange))
     }
 
     fn answer(&mut self, index: usize, reply: Reply, replies: &mut Replies) {
-        let entry = &mut self.entries[index];
-        debug_assert!(!entry.answered);
-        entry.answered = true;
+        let exchange = &mut self.exchanges[index];
+        debug_assert!(!exchange.answered);
+        exchange.answered = true;
         self.unanswered -= 1;
-        self.outstanding_bytes -= entry.len;
-        match entry.listener {
+        self.outstanding_bytes -= exchange.len;
+        match exchange.listener {
             Listener::Caller => replies.push((Ticket(self.first.wrapping_add(index as u64)), Ok(reply))),
             Listener::Gone => self.cancelled -= 1,
             Listener::Nobody => self.quiet_errors += u64::from(matches!(reply, Reply::Error(_))),
@@ -424,12 +428,12 @@ impl Conversation {
 
     /// Drops what is answered from the front.
     fn retire(&mut self) {
-        while self.entries.front().is_some_and(|entry| entry.answered) {
-            self.entries.pop_front();
+        while self.exchanges.front().is_some_and(|exchange| exchange.answered) {
+            self.exchanges.pop_front();
             self.first = self.first.wrapping_add(1);
             self.taken -= 1;
         }
-        self.silent_run = self.silent_run.min(self.entries.len());
+        self.silent_run = self.silent_run.min(self.exchanges.len());
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use model::{Model, Server, TOO_LARGE};
 use proptest::collection::vec;
-use proptest::prelude::*;
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 use scrubjay_client::protocol::conversation::Replies;
 use scrubjay_client::protocol::{
     Arith, Broken, Conversation, Delete, Form, Get, Order, Refused, Reply, Request, Settings, Store,

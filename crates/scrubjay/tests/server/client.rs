@@ -116,84 +116,92 @@ fn every_request_has_its_reply_in_every_form() {
     for server in servers() {
         for (form, order) in WAYS {
             let mut line = Line::new(&server, form, order);
-            let mut check = |request: Request<'_>, reply: Reply| {
-                assert_eq!(
-                    line.ask_alone(request.clone()),
-                    reply,
-                    "{form:?} {order:?} {request:?}"
-                );
-            };
-            let store = |mode, bytes: &'static [u8]| {
-                Request::Store(Store {
-                    mode,
-                    flags: 7,
-                    ..Store::new(b"k", bytes)
-                })
-            };
-            let get = || Request::Get(Get::new(b"k"));
-            let touch = || {
-                Request::Touch(Touch {
-                    key: b"k",
-                    exptime: 60,
-                    quiet: false,
-                })
-            };
-            let arith = |decrement, delta| {
-                Request::Arith(Arith {
-                    decrement,
-                    ..Arith::new(b"k", delta)
-                })
-            };
-            check(Request::Flush { delay_secs: 0 }, Reply::Flushed);
-            check(get(), Reply::Miss);
-            check(touch(), Reply::NotFound);
-            check(arith(false, 1), Reply::NotFound);
-            check(Request::Delete(Delete::new(b"k")), Reply::NotFound);
-            check(store(StoreMode::Replace, b"x"), Reply::NotStored);
-            check(store(StoreMode::Append, b"x"), Reply::NotStored);
-            check(store(StoreMode::Add, b"10"), Reply::Stored);
-            check(store(StoreMode::Add, b"x"), Reply::NotStored);
-            check(get(), value(b"10", 7));
-            check(
-                Request::Get(Get {
-                    touch: Some(90),
-                    ..Get::new(b"k")
-                }),
-                value(b"10", 7),
-            );
-            check(touch(), Reply::Touched);
-            check(arith(false, 5), Reply::Number(15));
-            check(arith(true, 20), Reply::Number(0));
-            check(store(StoreMode::Set, b"b"), Reply::Stored);
-            check(store(StoreMode::Prepend, b"a"), Reply::Stored);
-            check(store(StoreMode::Append, b"\r\nEND\r\n"), Reply::Stored);
-            check(get(), value(b"ab\r\nEND\r\n", 7));
-            check(Request::Noop, Reply::Alive);
-            check(Request::Delete(Delete::new(b"k")), Reply::Deleted);
-            let compared = |cas| {
-                Request::Store(Store {
-                    cas: Some(cas),
-                    ..Store::new(b"k", b"v".as_slice())
-                })
-            };
-            check(compared(1), Reply::NotFound);
-            check(store(StoreMode::Set, b"v"), Reply::Stored);
-            check(compared(u64::MAX), Reply::Exists);
-            let with_cas = Request::Get(Get {
-                with_cas: true,
-                ..Get::new(b"k")
-            });
-            let Reply::Value(Value { cas: Some(cas), .. }) = line.ask_alone(with_cas) else {
-                panic!("a value with a CAS number");
-            };
-            assert_eq!(line.ask_alone(compared(cas)), Reply::Stored);
-            assert!(
-                matches!(line.ask_alone(arith(false, 1)), Reply::Error(_)),
-                "no number"
-            );
-            assert!(matches!(line.ask_alone(Request::Version), Reply::Version(_)));
+            changes_are_answered(&mut line);
+            comparisons_are_answered(&mut line);
         }
     }
+}
+
+fn changes_are_answered(line: &mut Line) {
+    let mut check = |request: Request<'_>, reply: Reply| {
+        assert_eq!(line.ask_alone(request.clone()), reply, "{request:?}");
+    };
+    let store = |mode, bytes: &'static [u8]| {
+        Request::Store(Store {
+            mode,
+            flags: 7,
+            ..Store::new(b"k", bytes)
+        })
+    };
+    let get = || Request::Get(Get::new(b"k"));
+    let touch = || {
+        Request::Touch(Touch {
+            key: b"k",
+            exptime: 60,
+            quiet: false,
+        })
+    };
+    let arith = |decrement, delta| {
+        Request::Arith(Arith {
+            decrement,
+            ..Arith::new(b"k", delta)
+        })
+    };
+    check(Request::Flush { delay_secs: 0 }, Reply::Flushed);
+    check(get(), Reply::Miss);
+    check(touch(), Reply::NotFound);
+    check(arith(false, 1), Reply::NotFound);
+    check(Request::Delete(Delete::new(b"k")), Reply::NotFound);
+    check(store(StoreMode::Replace, b"x"), Reply::NotStored);
+    check(store(StoreMode::Append, b"x"), Reply::NotStored);
+    check(store(StoreMode::Add, b"10"), Reply::Stored);
+    check(store(StoreMode::Add, b"x"), Reply::NotStored);
+    check(get(), value(b"10", 7));
+    check(
+        Request::Get(Get {
+            touch: Some(90),
+            ..Get::new(b"k")
+        }),
+        value(b"10", 7),
+    );
+    check(touch(), Reply::Touched);
+    check(arith(false, 5), Reply::Number(15));
+    check(arith(true, 20), Reply::Number(0));
+    check(store(StoreMode::Set, b"b"), Reply::Stored);
+    check(store(StoreMode::Prepend, b"a"), Reply::Stored);
+    check(store(StoreMode::Append, b"\r\nEND\r\n"), Reply::Stored);
+    check(get(), value(b"ab\r\nEND\r\n", 7));
+    check(Request::Noop, Reply::Alive);
+    check(Request::Delete(Delete::new(b"k")), Reply::Deleted);
+}
+
+fn comparisons_are_answered(line: &mut Line) {
+    let compared = |cas| {
+        Request::Store(Store {
+            cas: Some(cas),
+            ..Store::new(b"k", b"v".as_slice())
+        })
+    };
+    assert_eq!(line.ask_alone(compared(1)), Reply::NotFound);
+    let plain = Request::Store(Store::new(b"k", b"v".as_slice()));
+    assert_eq!(line.ask_alone(plain), Reply::Stored);
+    assert_eq!(line.ask_alone(compared(u64::MAX)), Reply::Exists);
+    let with_cas = Request::Get(Get {
+        with_cas: true,
+        ..Get::new(b"k")
+    });
+    let Reply::Value(Value { cas: Some(cas), .. }) = line.ask_alone(with_cas) else {
+        panic!("a value with a CAS number");
+    };
+    assert_eq!(line.ask_alone(compared(cas)), Reply::Stored);
+    assert!(
+        matches!(
+            line.ask_alone(Request::Arith(Arith::new(b"k", 1))),
+            Reply::Error(_)
+        ),
+        "no number"
+    );
+    assert!(matches!(line.ask_alone(Request::Version), Reply::Version(_)));
 }
 
 #[test]

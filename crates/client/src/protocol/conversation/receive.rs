@@ -33,9 +33,9 @@ impl Conversation {
         let unasked = || Broken::Unasked(Broken::shown(text));
         let index = match &parsed {
             Line::Meta(_, Flags { opaque, .. }) => opaque.and_then(|opaque| self.index_of(opaque)),
-            Line::Alive => self.oldest(|entry| entry.kind == Kind::Noop),
-            Line::Version(_) => self.oldest(|entry| entry.kind == Kind::Version),
-            Line::Done => self.oldest(|entry| entry.kind == Kind::Flush),
+            Line::Alive => self.oldest(|exchange| exchange.kind == Kind::Noop),
+            Line::Version(_) => self.oldest(|exchange| exchange.kind == Kind::Version),
+            Line::Done => self.oldest(|exchange| exchange.kind == Kind::Flush),
             Line::Error(error) => return self.handle_meta_error(error, text, replies),
             _ => None,
         };
@@ -44,7 +44,7 @@ impl Conversation {
             self.check_key(index, *status, flags, text)?;
         }
         if self.settings.order == Order::Kept {
-            if !self.entries.iter().take(index).all(|entry| entry.silent) {
+            if !self.exchanges.iter().take(index).all(|exchange| exchange.silent) {
                 return Err(Broken::OutOfOrder(Broken::shown(text)));
             }
             for _ in 0..index {
@@ -80,10 +80,10 @@ impl Conversation {
 
     /// A key that comes back must be the one that was sent; with a value it must come back.
     fn check_key(&self, index: usize, status: Status, flags: &Flags<'_>, text: &[u8]) -> Result<(), Broken> {
-        let entry = &self.entries[index];
+        let exchange = &self.exchanges[index];
         let carries_value = matches!(status, Status::Value(_));
         match &flags.key {
-            Some(key) if *entry.key == **key => Ok(()),
+            Some(key) if *exchange.key == **key => Ok(()),
             None if !carries_value => Ok(()),
             _ => Err(Broken::OtherKey(Broken::shown(text))),
         }
@@ -104,8 +104,8 @@ impl Conversation {
             .oldest(|_| true)
             .ok_or_else(|| Broken::Unasked(Broken::shown(text)))?;
         // Who does not know `ms` takes its value for commands.
-        let entry = &self.entries[index];
-        let doubtful = error.kind == ErrorKind::Unknown && (entry.silent || entry.kind == Kind::Store);
+        let exchange = &self.exchanges[index];
+        let doubtful = error.kind == ErrorKind::Unknown && (exchange.silent || exchange.kind == Kind::Store);
         self.answer(index, Reply::Error(error.clone()), replies);
         self.retire();
         if doubtful {
@@ -118,14 +118,14 @@ impl Conversation {
         if self.taken == 0 {
             return Err(Broken::Unasked(Broken::shown(text)));
         }
-        let kind = self.entries[0].kind;
+        let kind = self.exchanges[0].kind;
         match parsed {
             Line::Value { key, flags, len, cas } if kind == Kind::Get => {
                 let index = self
                     .line_of_gets()
                     .find(|index| {
-                        let entry = &self.entries[*index];
-                        !entry.answered && *entry.key == *key
+                        let exchange = &self.exchanges[*index];
+                        !exchange.answered && *exchange.key == *key
                     })
                     .ok_or_else(|| Broken::OtherKey(Broken::shown(text)))?;
                 let value = Value {
@@ -158,16 +158,16 @@ impl Conversation {
         }
     }
 
-    /// The entries of the oldest line of gets, or the one entry of another request.
+    /// The exchanges of the oldest line of gets, or the one exchange of another request.
     fn line_of_gets(&self) -> std::ops::Range<usize> {
-        let last = self.entries.iter().position(|entry| entry.ends_line);
+        let last = self.exchanges.iter().position(|exchange| exchange.ends_line);
         0..last.map_or(0, |last| last + 1)
     }
 
     /// Answers what is left of the oldest line, and it is done.
     fn answer_gets(&mut self, reply: &Reply, replies: &mut Replies) {
         for index in self.line_of_gets() {
-            if !self.entries[index].answered {
+            if !self.exchanges[index].answered {
                 self.answer(index, reply.clone(), replies);
             }
         }
@@ -175,8 +175,8 @@ impl Conversation {
     }
 
     fn expect_value(&mut self, index: usize, len: usize, value: Value, text: &[u8]) -> Result<(), Broken> {
-        let entry = &self.entries[index];
-        let max = match entry.kind {
+        let exchange = &self.exchanges[index];
+        let max = match exchange.kind {
             Kind::Get => self.settings.value_len_max,
             Kind::Arith if len <= NUMBER_LEN_MAX => NUMBER_LEN_MAX,
             _ => return Err(Broken::Unfit(Broken::shown(text))),
@@ -185,15 +185,15 @@ impl Conversation {
             return Err(Broken::ValueTooLong { len, max });
         }
         self.incoming
-            .expect_block(len, entry.listener == Listener::Caller);
+            .expect_block(len, exchange.listener == Listener::Caller);
         self.head = Some(Head { index, value });
         Ok(())
     }
 
     fn handle_block(&mut self, block: Vec<u8>, replies: &mut Replies) -> Result<(), Broken> {
         let Head { index, mut value } = self.head.take().expect("a block is expected behind a head only");
-        let entry = &self.entries[index];
-        let reply = if entry.kind == Kind::Arith && entry.listener == Listener::Caller {
+        let exchange = &self.exchanges[index];
+        let reply = if exchange.kind == Kind::Arith && exchange.listener == Listener::Caller {
             let number = line::parse_number(&block);
             Reply::Number(number.ok_or_else(|| Broken::Unreadable(Broken::shown(&block)))?)
         } else {
@@ -210,14 +210,16 @@ impl Conversation {
 
     /// What a line without a value says to this request.
     fn fit(&self, index: usize, parsed: Line<'_>, text: &[u8]) -> Result<Reply, Broken> {
-        let entry = &self.entries[index];
-        let reply = match (entry.kind, parsed) {
+        let exchange = &self.exchanges[index];
+        let reply = match (exchange.kind, parsed) {
             (Kind::Get, Line::Meta(Status::Miss, _)) => Reply::Miss,
             (Kind::Touch, Line::Meta(Status::Done, _) | Line::Touched) => Reply::Touched,
             (Kind::Store, Line::Meta(Status::Done, _) | Line::Stored) => Reply::Stored,
             (Kind::Delete, Line::Meta(Status::Done, _) | Line::Deleted) => Reply::Deleted,
             // Without a number, as none was asked for.
-            (Kind::Arith, Line::Meta(Status::Done, _)) if entry.listener == Listener::Nobody => Reply::Stored,
+            (Kind::Arith, Line::Meta(Status::Done, _)) if exchange.listener == Listener::Nobody => {
+                Reply::Stored
+            }
             (Kind::Touch, Line::Meta(Status::Miss, _))
             | (
                 Kind::Touch | Kind::Store | Kind::Delete | Kind::Arith,
