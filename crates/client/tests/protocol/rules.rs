@@ -240,3 +240,31 @@ fn what_is_outstanding_is_bounded_and_replies_make_room() {
     }
     assert_eq!(conversation.ask(Request::Version), Err(Refused::Full), "requests");
 }
+
+#[test]
+fn a_lost_reply_that_keeps_all_room_closes() {
+    let mut conversation = Conversation::new(Settings {
+        outstanding_max: 3,
+        ..settings(Form::Meta, Order::Free)
+    });
+    let tickets: Vec<_> = (0..3)
+        .map(|_| conversation.ask(Request::Get(Get::new(b"a"))).expect("room"))
+        .collect();
+    conversation.take_output();
+    let mut replies = Replies::new();
+    conversation
+        .feed(b"EN O7\r\nEN O6\r\n", &mut replies)
+        .expect("any order");
+    assert_eq!(
+        conversation.ask(Request::Noop),
+        Err(Refused::Full),
+        "somebody waits for it yet"
+    );
+    assert!(conversation.cancel(tickets[0]));
+    assert_eq!(conversation.ask(Request::Noop), Err(Refused::Closing));
+    conversation
+        .feed(b"EN O5\r\n", &mut replies)
+        .expect("late, but not wrong");
+    assert_eq!(replies.len(), 2);
+    conversation.ask(Request::Noop).expect("room again");
+}
