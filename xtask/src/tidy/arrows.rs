@@ -14,11 +14,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admin", &["server", "net", "cache", "io", "base"]),
     ("workload", &[]),
     ("load", &["workload", "tls", "io", "base"]),
-    ("client", &["io", "base"]),
+    ("client", &[]),
     (
         "scrubjay",
         &[
-            "admin", "load", "workload", "server", "tls", "net", "protocol", "cache", "io", "base",
+            "admin", "client", "load", "workload", "server", "tls", "net", "protocol", "cache", "io", "base",
         ],
     ),
     (

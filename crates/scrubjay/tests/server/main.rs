@@ -2,6 +2,7 @@
 
 mod admin;
 mod bench;
+mod client;
 mod config;
 mod dump;
 mod hands;
