@@ -31,6 +31,11 @@ struct Writer {
     seen_taken: AtomicU64,
 }
 
+/// Words of a record with so many bytes.
+fn words_of(len: usize) -> u64 {
+    (HEAD_WORDS + len.div_ceil(size_of::<u64>())) as u64
+}
+
 impl Ring {
     /// An empty ring of at least so many bytes.
     pub fn new(bytes: usize) -> Ring {
@@ -69,14 +74,9 @@ impl Ring {
         assert!(head[0] & LEN_MASK == 0 && bytes.len() <= BYTES_MAX);
         let writer = &self.writer.0;
         let start = writer.written.load(Ordering::Relaxed);
-        let end = start + (HEAD_WORDS + bytes.len().div_ceil(size_of::<u64>())) as u64;
-        if end - writer.seen_taken.load(Ordering::Relaxed) > self.words.len() as u64 {
-            // Acquire pairs with the release in `take`: what was there has been read.
-            let taken = self.taken.0.load(Ordering::Acquire);
-            writer.seen_taken.store(taken, Ordering::Relaxed);
-            if end - taken > self.words.len() as u64 {
-                return false;
-            }
+        let end = start + words_of(bytes.len());
+        if !self.reaches(end) {
+            return false;
         }
         let head = [head[0] | bytes.len() as u64, head[1], head[2], head[3]];
         let mut at = start;
@@ -95,6 +95,23 @@ impl Ring {
         // Release pairs with the acquire in `take` and `position`.
         writer.written.store(end, Ordering::Release);
         true
+    }
+
+    /// Whether a record of so many bytes would find room now, for the writer: so it need not be made in vain.
+    pub fn has_room(&self, len: usize) -> bool {
+        self.reaches(self.writer.0.written.load(Ordering::Relaxed) + words_of(len))
+    }
+
+    /// Whether everything up to `end` may be written; looks at the taker's line when the ring seems full.
+    fn reaches(&self, end: u64) -> bool {
+        let (writer, len) = (&self.writer.0, self.words.len() as u64);
+        if end - writer.seen_taken.load(Ordering::Relaxed) <= len {
+            return true;
+        }
+        // Acquire pairs with the release in `take`: what was there has been read.
+        let taken = self.taken.0.load(Ordering::Acquire);
+        writer.seen_taken.store(taken, Ordering::Relaxed);
+        end - taken <= len
     }
 
     /// Takes everything that was written until now: calls `each` with the position of a record, its head and its bytes.

@@ -68,6 +68,13 @@ pub fn cpu_nanos() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Has this thread run on what the others leave of the cores, from now on.
+pub fn give_way() {
+    const LOWEST: i32 = 19;
+    // No process: on Linux that is this thread. Nobody is refused to go lower.
+    let _ = rustix::process::setpriority_process(None, LOWEST);
+}
+
 /// Has this thread woken within a few microseconds of the moment it waits for, where the kernel would let it sleep fifty
 /// longer to save energy.
 pub fn wake_precisely() {

@@ -146,6 +146,9 @@ struct Book {
     dropped: [Count; TOLD],
 }
 
+/// Bytes of a usual key or line: where not even so many fit, a record is not made.
+const USUAL_LEN: usize = 32;
+
 impl Book {
     fn new(ring_len: usize) -> Book {
         Book {
@@ -160,6 +163,9 @@ impl Book {
     fn write(&self, told: &Told<'_>) {
         let sequence = self.sequence.get();
         self.sequence.set(sequence + 1);
+        if !self.ring.has_room(USUAL_LEN) {
+            return self.dropped[told.stream() as usize].add(1);
+        }
         let push = |head, bytes: &[u8]| self.ring.push(head, bytes);
         if record::encode(told, sequence as u32, self.now.get(), push) {
             self.written.add(1);

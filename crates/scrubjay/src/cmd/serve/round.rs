@@ -14,7 +14,7 @@ use scrubjay_io::driver::choice::{self, Drivers};
 use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
 use scrubjay_io::supervisor;
-use scrubjay_io::thread::{Bell, spawn};
+use scrubjay_io::thread::{self, Bell, spawn};
 use scrubjay_net::relay::{self, Pair};
 use scrubjay_net::{Control, Limits, Live, Stop, UdpConfig};
 use scrubjay_server::service::{CacheService, Shared};
@@ -217,6 +217,8 @@ impl Round {
         let (log, told) = (Arc::clone(&shared.log), Arc::<Bell>::default());
         let (for_watch, rung) = (Arc::clone(shared), Arc::clone(&told));
         spawn("watch", move || {
+            // Lines are dropped before a worker has to wait for its core.
+            thread::give_way();
             watch::run(&for_watch, || clock.now());
             drop(for_watch);
             rung.ring();
