@@ -45,6 +45,24 @@ fn split(value: &[u8]) -> Option<(bool, u64)> {
     Some((negative, number))
 }
 
+/// Appends a decimal number.
+#[inline]
+pub fn append(out: &mut Vec<u8>, number: u64) {
+    // Digits from the back; 2^64 - 1 has 20.
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = number;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::{parse_i64, parse_u64};

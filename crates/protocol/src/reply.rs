@@ -1,6 +1,8 @@
 //! Replies of the text protocols: the only home of their wording. Source: memcached doc/protocol.txt; where it is silent,
 //! memcached 1.6.18's own words, for clients compare them.
 
+pub use scrubjay_base::number::append as number;
+
 /// Words of a reply line, without its end.
 pub type Words = &'static str;
 
@@ -119,24 +121,6 @@ pub const META_BAD_INITIAL: Words = "CLIENT_ERROR invalid numeric initial value"
 pub fn line(out: &mut Vec<u8>, words: &str) {
     out.extend_from_slice(words.as_bytes());
     out.extend_from_slice(b"\r\n");
-}
-
-/// Appends a decimal number.
-#[inline]
-pub fn number(out: &mut Vec<u8>, number: u64) {
-    // Digits from the back; 2^64 - 1 has 20.
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    let mut rest = number;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// Appends `VALUE key flags length[ cas]\r\n`.

@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admin", &["server", "net", "cache", "io", "base"]),
     ("workload", &[]),
     ("load", &["workload", "tls", "io", "base"]),
-    ("client", &[]),
+    ("client", &["base"]),
     (
         "scrubjay",
         &[

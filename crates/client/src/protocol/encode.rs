@@ -215,17 +215,5 @@ fn token(out: &mut Vec<u8>, letter: &[u8], number: i64) {
 
 fn unsigned_token(out: &mut Vec<u8>, letter: &[u8], number: u64) {
     out.extend_from_slice(letter);
-    // Digits from the back; 2^64 - 1 has 20.
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    let mut rest = number;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+    scrubjay_base::number::append(out, number);
 }
