@@ -64,7 +64,7 @@ pub struct ServerIndex(u16);
 
 impl ServerIndex {
     /// `index` is below [`Servers::MAX`].
-    pub(super) fn new(index: u32) -> ServerIndex {
+    pub(crate) fn new(index: u32) -> ServerIndex {
         ServerIndex(index as u16)
     }
 
