@@ -7,11 +7,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Failover};
 use crate::error::Error;
+use crate::failover::{self, Gutter, Search};
 use crate::placement::{Placement, ServerIndex, Servers};
 use crate::protocol::{Reply, Request};
 use crate::server::Server;
+use crate::statistics::ServerStatistics;
 
 /// Servers, and the connections to them. A clone shares them.
 #[derive(Clone, Debug)]
@@ -22,6 +24,7 @@ struct Shared {
     config: Config,
     placement: Placement,
     servers: Vec<Server>,
+    gutter: Option<Gutter>,
 }
 
 /// Where a request goes.
@@ -56,12 +59,15 @@ impl Client {
         let servers = servers
             .list()
             .iter()
-            .map(|server| Server::new(server, &config))
+            .enumerate()
+            .map(|(index, server)| Server::new(server, &config.of_server(index)))
             .collect();
+        let gutter = Gutter::new(&config)?;
         Ok(Client(Arc::new(Shared {
             config,
             placement,
             servers,
+            gutter,
         })))
     }
 
@@ -80,25 +86,32 @@ impl Client {
         (0..self.0.servers.len() as u32).map(ServerIndex::new)
     }
 
+    /// What was counted of each server, in the order of the configuration; those of the gutter come last.
+    pub fn statistics(&self) -> Vec<ServerStatistics> {
+        let gutter = self.0.gutter.iter().flat_map(|gutter| &gutter.servers);
+        let servers = self.0.servers.iter().chain(gutter);
+        servers.map(|server| server.standing().statistics()).collect()
+    }
+
+    /// Sets a server offline, or online again: it keeps its keys, and requests for it are requests to a server that is down.
+    pub fn set_offline(&self, server: ServerIndex, offline: bool) {
+        self.0.servers[server.get()].standing().set_offline(offline);
+    }
+
     /// Asks, and waits for the reply. A quiet request is not waited for: its reply is [`Reply::Alive`], which says that it is
     /// on its way.
     ///
     /// # Errors
     /// [`Error`]; an error that the server answers is one, too.
     pub fn call(&self, request: Request<'_>, call: Call<'_>) -> Result<Reply, Error> {
-        let deadline = self.deadline(call);
-        let server = self.route(&request, call.route);
-        server.call(self.with_prefix(request), deadline)
+        self.call_until(request, call.route, self.deadline(call))
     }
 
     /// Asks many, all servers at the same time, and waits until all replies are there or the time is up. The replies are in the
     /// order of the requests; what did not come in time says so.
     pub fn call_all(&self, requests: Vec<Request<'_>>, call: Call<'_>) -> Vec<Result<Reply, Error>> {
         let deadline = self.deadline(call);
-        let asked = |request: Request<'_>| {
-            let server = self.route(&request, call.route);
-            server.call(self.with_prefix(request), deadline)
-        };
+        let asked = |request: Request<'_>| self.call_until(request, call.route, deadline);
         requests.into_iter().map(asked).collect()
     }
 
@@ -127,13 +140,34 @@ impl Client {
         Instant::now() + call.timeout.unwrap_or(self.0.config.timeout)
     }
 
-    fn route(&self, request: &Request<'_>, route: Route<'_>) -> &Server {
-        let index = match route {
-            Route::Server(index) => index,
-            Route::As(key) => self.place(key),
-            Route::Key => self.place(request.key().unwrap_or_default()),
+    fn call_until(&self, request: Request<'_>, route: Route<'_>, deadline: Instant) -> Result<Reply, Error> {
+        let shared = &*self.0;
+        let key = match route {
+            Route::As(key) => key.to_vec(),
+            Route::Key | Route::Server(_) => request.key().unwrap_or_default().to_vec(),
         };
-        &self.0.servers[index.get()]
+        let key = self.prefixed(&key);
+        let own = match route {
+            Route::Server(index) => index,
+            Route::Key | Route::As(_) => shared.placement.place(&key),
+        };
+        let server = &shared.servers[own.get()];
+        let request = self.with_prefix(request);
+        if shared.config.failover == Failover::Error || matches!(route, Route::Server(_)) {
+            return server.call(request, deadline);
+        }
+        let search = Search {
+            failover: &shared.config.failover,
+            gutter: shared.gutter.as_ref(),
+            placement: &shared.placement,
+            servers: &shared.servers,
+            key: &key,
+            own,
+            deadline,
+        };
+        server
+            .call(failover::again(&request), deadline)
+            .or_else(|error| search.end(&request, error, |server, request| server.call(request, deadline)))
     }
 
     fn prefixed<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {

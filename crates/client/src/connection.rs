@@ -1,8 +1,6 @@
 //! One connection.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
@@ -10,52 +8,54 @@ use crate::error::Error;
 use crate::placement;
 use crate::protocol::probe::Found;
 use crate::protocol::{Broken, Conversation, Form, Probe, Reply, Request, Settings};
+use crate::socket::Stream;
+use crate::standing::Standing;
 
 /// Bytes that are read at once.
 const READ_LEN: usize = 64 * 1024;
 
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
 /// A connection on which one caller at a time asks.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    server: String,
+    standing: Standing,
     stream: Stream,
     conversation: Conversation,
     timeout: Duration,
+    read_timeout: Option<Duration>,
     buffer: Vec<u8>,
 }
 
 impl Connection {
     /// Connects, and asks what the server speaks.
     pub(crate) fn open(
-        server: String,
+        standing: &Standing,
         place: &placement::Server,
         config: &Config,
         deadline: Instant,
     ) -> Result<Connection, Error> {
-        let refused = |reason: String| Error::Connect {
-            server: server.clone(),
-            reason,
+        let refused = |error: std::io::Error| Error::Connect {
+            server: standing.name().to_owned(),
+            reason: error.to_string(),
         };
+        let start = Instant::now();
         let within = config.connect_timeout.min(left(deadline));
-        let stream = Stream::connect(place, within).map_err(|error| refused(error.to_string()))?;
+        let stream = Stream::connect(place, within).map_err(refused)?;
+        stream.keep_alive(config.keepalive).map_err(refused)?;
+        standing.connected(start.elapsed());
         let mut connection = Connection {
-            server: server.clone(),
+            standing: standing.clone(),
             stream,
             conversation: Conversation::new(Settings::new(Form::Meta, 0)),
             timeout: config.timeout,
+            read_timeout: config.read_timeout,
             buffer: vec![0; READ_LEN],
         };
         let form = match config.form {
             Some(form) => form,
-            None => connection.probe(deadline)?,
+            None => connection.probe(connection.sooner(deadline))?,
         };
         let mut settings = Settings::new(form, std::process::id().into());
+        settings.order = config.order;
         settings.value_len_max = config.value_len_max;
         connection.conversation = Conversation::new(settings);
         Ok(connection)
@@ -74,7 +74,7 @@ impl Connection {
                 Some(Found::Form(form)) => return Ok(form),
                 Some(Found::Refused(error)) => {
                     return Err(Error::Connect {
-                        server: self.server.clone(),
+                        server: self.standing.name().to_owned(),
                         reason: error.to_string(),
                     });
                 }
@@ -83,10 +83,20 @@ impl Connection {
     }
 
     /// Asks, and waits for the reply. After an error that is a failure it must not be used again.
-    pub(crate) fn call(&mut self, request: Request<'_>, deadline: Instant) -> Result<Reply, Error> {
+    pub(crate) fn call(
+        &mut self,
+        request: Request<'_>,
+        start: Instant,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
+        let deadline = self.sooner(deadline);
+        let sampled = self.standing.recorder().is_sampled();
+        let clock = || sampled.then(Instant::now);
         let quiet = request.is_quiet();
+        let began = clock();
         let ticket = self.conversation.ask(request)?;
         let mut output = self.conversation.take_output();
+        let written = clock();
         while !output.is_empty() {
             let slices: Vec<IoSlice<'_>> = output.slices().map(IoSlice::new).collect();
             let len = self.write(&slices, deadline)?;
@@ -98,12 +108,19 @@ impl Connection {
         let mut replies = Vec::new();
         loop {
             let len = self.read(deadline)?;
+            let came = clock();
             let fed = self.conversation.feed(&self.buffer[..len], &mut replies);
             for (of, reply) in replies.drain(..) {
                 if of == ticket {
+                    if let (Some(began), Some(written), Some(came)) = (began, written, came) {
+                        let recorder = self.standing.recorder();
+                        recorder.queued(written - start);
+                        recorder.on_wire(came - written);
+                        recorder.parsed((written - began) + came.elapsed());
+                    }
                     return match reply.map_err(|reason| self.broken(reason))? {
                         Reply::Error(error) => Err(Error::Server {
-                            server: self.server.clone(),
+                            server: self.standing.name().to_owned(),
                             error,
                         }),
                         reply => Ok(reply),
@@ -114,32 +131,48 @@ impl Connection {
         }
     }
 
+    /// The deadline, or when this server must have answered.
+    fn sooner(&self, deadline: Instant) -> Instant {
+        match self.read_timeout {
+            Some(timeout) => deadline.min(Instant::now() + timeout),
+            None => deadline,
+        }
+    }
+
     fn write(&mut self, slices: &[IoSlice<'_>], deadline: Instant) -> Result<usize, Error> {
-        self.stream.set_timeout(left(deadline));
-        let written = match &mut self.stream {
-            Stream::Tcp(stream) => stream.write_vectored(slices),
-            Stream::Unix(stream) => stream.write_vectored(slices),
-        };
-        written.map_err(|error| self.failed(&error))
+        self.stream.set_timeout(self.left(deadline)?);
+        let len = self
+            .stream
+            .write_vectored(slices)
+            .map_err(|error| self.failed(&error))?;
+        self.standing.recorder().sent(len);
+        Ok(len)
     }
 
     fn read(&mut self, deadline: Instant) -> Result<usize, Error> {
-        self.stream.set_timeout(left(deadline));
-        let read = match &mut self.stream {
-            Stream::Tcp(stream) => stream.read(&mut self.buffer),
-            Stream::Unix(stream) => stream.read(&mut self.buffer),
-        };
-        match read {
+        self.stream.set_timeout(self.left(deadline)?);
+        match self.stream.read(&mut self.buffer) {
             Ok(0) => Err(self.broken(Broken::Ended)),
-            Ok(len) => Ok(len),
+            Ok(len) => {
+                self.standing.recorder().received(len);
+                Ok(len)
+            }
             Err(error) => Err(self.failed(&error)),
         }
+    }
+
+    fn left(&self, deadline: Instant) -> Result<Duration, Error> {
+        let left = left(deadline);
+        if left.is_zero() {
+            return Err(self.failed(&ErrorKind::TimedOut.into()));
+        }
+        Ok(left)
     }
 
     fn failed(&self, error: &std::io::Error) -> Error {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::TimedOut {
-                server: self.server.clone(),
+                server: self.standing.name().to_owned(),
                 after: self.timeout,
             },
             _ => self.broken(Broken::Ended),
@@ -148,46 +181,13 @@ impl Connection {
 
     fn broken(&self, reason: Broken) -> Error {
         Error::Broken {
-            server: self.server.clone(),
+            server: self.standing.name().to_owned(),
             reason,
         }
     }
 }
 
-impl Stream {
-    fn connect(place: &placement::Server, within: Duration) -> std::io::Result<Stream> {
-        if place.host.starts_with('/') {
-            return UnixStream::connect(&place.host).map(Stream::Unix);
-        }
-        let mut last = ErrorKind::NotFound.into();
-        for address in (place.host.as_str(), place.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, within) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    return Ok(Stream::Tcp(stream));
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    fn set_timeout(&self, within: Duration) {
-        // Never refused: it is above zero.
-        let _ = match self {
-            Stream::Tcp(stream) => stream
-                .set_read_timeout(Some(within))
-                .and(stream.set_write_timeout(Some(within))),
-            Stream::Unix(stream) => stream
-                .set_read_timeout(Some(within))
-                .and(stream.set_write_timeout(Some(within))),
-        };
-    }
-}
-
-/// The time until the deadline, at least a millisecond, as sockets take 0 for forever.
+/// The time until the deadline.
 fn left(deadline: Instant) -> Duration {
-    deadline
-        .saturating_duration_since(Instant::now())
-        .max(Duration::from_millis(1))
+    deadline.saturating_duration_since(Instant::now())
 }

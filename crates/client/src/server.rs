@@ -8,6 +8,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::placement;
 use crate::protocol::{Reply, Request};
+use crate::standing::Standing;
 
 /// A server that may or may not be connected.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub(crate) struct Server {
     place: placement::Server,
     config: Config,
     connection: Mutex<Option<Connection>>,
+    standing: Standing,
 }
 
 impl Server {
@@ -23,27 +25,43 @@ impl Server {
             place: place.clone(),
             config: config.clone(),
             connection: Mutex::new(None),
-        }
-    }
-
-    /// How messages call it.
-    pub(crate) fn name(&self) -> String {
-        match self.place.port {
-            0 => self.place.host.clone(),
-            port => format!("{}:{port}", self.place.host),
+            standing: Standing::new(place, config),
         }
     }
 
     pub(crate) fn call(&self, request: Request<'_>, deadline: Instant) -> Result<Reply, Error> {
+        let sent = Instant::now();
+        self.admit(sent)?;
+        let reply = self.ask(request, sent, deadline);
+        self.note(&reply, sent);
+        reply
+    }
+
+    fn ask(&self, request: Request<'_>, start: Instant, deadline: Instant) -> Result<Reply, Error> {
         let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let mut connection = match slot.take() {
             Some(connection) => connection,
-            None => Connection::open(self.name(), &self.place, &self.config, deadline)?,
+            None => Connection::open(&self.standing, &self.place, &self.config, deadline)?,
         };
-        let reply = connection.call(request, deadline);
+        let reply = connection.call(request, start, deadline);
         if !reply.as_ref().is_err_and(Error::is_failure) {
             *slot = Some(connection);
         }
         reply
+    }
+
+    /// Whether it may be asked, what was counted of it, who is told.
+    pub(crate) fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// See [`Standing::admit`].
+    pub(crate) fn admit(&self, now: Instant) -> Result<(), Error> {
+        self.standing.admit(now)
+    }
+
+    /// See [`Standing::note`].
+    pub(crate) fn note(&self, result: &Result<Reply, Error>, sent: Instant) {
+        self.standing.note(result, sent);
     }
 }

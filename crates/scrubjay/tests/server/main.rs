@@ -5,6 +5,7 @@ mod bench;
 mod client;
 mod config;
 mod dump;
+mod failover;
 mod hands;
 mod kit;
 mod lab;

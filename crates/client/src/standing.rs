@@ -1,0 +1,224 @@
+//! How one server stands with its client: whether it may be asked, what was counted of it, and who is told.
+//!
+//! Before each request [`Standing::admit`] is asked, after it [`Standing::note`] is told. A server that is down is probed by a
+//! thread of its own, at most one a server, on a connection of its own: no caller waits for a server that is thought to be dead.
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::event::{Hook, What};
+use crate::health::{Admission, Change, Circuit, Limits};
+use crate::placement;
+use crate::protocol::{Broken, Probe, Reply};
+use crate::socket::Stream;
+use crate::statistics::{Recorder, ServerStatistics};
+
+/// What is known of a server, shared by its callers and its prober.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    place: placement::Server,
+    limits: Limits,
+    connect_timeout: Duration,
+    read_timeout: Duration,
+    circuit: Circuit,
+    recorder: Recorder,
+    hook: Option<Hook>,
+    origin: Instant,
+}
+
+impl Standing {
+    /// `config` is that of this server: [`Config::of_server`].
+    pub(crate) fn new(place: &placement::Server, config: &Config) -> Standing {
+        let name = match place.port {
+            0 => place.host.clone(),
+            port => format!("{}:{port}", place.host),
+        };
+        let read_timeout = config.read_timeout.unwrap_or(config.timeout);
+        let limits = Limits {
+            failure_limit: config.failure_limit,
+            interval: config.retry_interval,
+            interval_max: config.retry_interval_max,
+            // A prober ends by itself within these; only one that could not say so is overtaken by another.
+            probe_max: (config.connect_timeout + read_timeout) * 2,
+        };
+        let circuit = Circuit::new();
+        if config.apart.first().is_some_and(|apart| apart.offline) {
+            circuit.set_offline(true, 0);
+        }
+        Standing(Arc::new(Inner {
+            name,
+            place: place.clone(),
+            limits,
+            connect_timeout: config.connect_timeout,
+            read_timeout,
+            circuit,
+            recorder: Recorder::new(),
+            hook: config.on_event.clone(),
+            origin: Instant::now(),
+        }))
+    }
+
+    /// How messages call the server.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Where connections, bytes and times are counted.
+    pub(crate) fn recorder(&self) -> &Recorder {
+        &self.0.recorder
+    }
+
+    /// What was counted.
+    pub(crate) fn statistics(&self) -> ServerStatistics {
+        self.0.recorder.read(self.0.name.clone(), self.0.circuit.state())
+    }
+
+    /// Sets the server offline: it keeps its keys and is not asked; or online again.
+    pub(crate) fn set_offline(&self, offline: bool) {
+        self.0.circuit.set_offline(offline, self.0.at(Instant::now()));
+    }
+
+    /// Whether the server may be asked now.
+    ///
+    /// # Errors
+    /// [`Error::Down`], which has been counted: [`Standing::note`] need not be told.
+    pub(crate) fn admit(&self, now: Instant) -> Result<(), Error> {
+        let retry_after = match self.0.circuit.admit(self.0.at(now), &self.0.limits) {
+            Admission::Ask => return Ok(()),
+            Admission::Refuse(retry_after) => retry_after,
+            Admission::Probe => {
+                self.probe();
+                Duration::ZERO
+            }
+        };
+        let down = Err(Error::Down {
+            server: self.0.name.clone(),
+            retry_after,
+        });
+        self.0.recorder.ended(&down, Duration::ZERO);
+        down.map(|_: Reply| ())
+    }
+
+    /// What came of a request that was admitted; `sent` is not before the moment it was admitted at.
+    pub(crate) fn note(&self, result: &Result<Reply, Error>, sent: Instant) {
+        let took = sent.elapsed();
+        self.0.recorder.ended(result, took);
+        let change = match result {
+            Ok(_) | Err(Error::Server { .. }) => {
+                self.0.tell(What::Answered { took });
+                self.0.circuit.succeeded(self.0.at(sent))
+            }
+            Err(error) if error.is_failure() => {
+                self.0.tell(What::Failed(error));
+                (self.0.circuit).failed(self.0.at(sent), self.0.at(Instant::now()), &self.0.limits)
+            }
+            Err(_) => None,
+        };
+        self.0.changed(change);
+    }
+
+    /// A connection was made.
+    pub(crate) fn connected(&self, took: Duration) {
+        self.0.recorder.connected(took);
+        self.0.tell(What::Connected { took });
+    }
+
+    /// Looks whether the server is back, on a thread of its own.
+    fn probe(&self) {
+        let inner = Arc::clone(&self.0);
+        let thread = std::thread::Builder::new().name("scrubjay-probe".to_owned());
+        if let Err(error) = thread.spawn(move || inner.probe()) {
+            self.0.settle(Err(self.0.no_connection(&error)), Instant::now());
+        }
+    }
+}
+
+impl Inner {
+    /// A moment as the circuit counts them.
+    fn at(&self, moment: Instant) -> u64 {
+        moment.saturating_duration_since(self.origin).as_micros() as u64
+    }
+
+    fn tell(&self, what: What<'_>) {
+        if let Some(hook) = &self.hook {
+            hook.tell(&self.name, what);
+        }
+    }
+
+    fn changed(&self, change: Option<Change>) {
+        match change {
+            Some(Change::Down(interval)) => {
+                self.recorder.went_down();
+                self.tell(What::Down { interval });
+            }
+            Some(Change::Up) => self.tell(What::Up),
+            None => {}
+        }
+    }
+
+    fn no_connection(&self, error: &std::io::Error) -> Error {
+        Error::Connect {
+            server: self.name.clone(),
+            reason: error.to_string(),
+        }
+    }
+
+    fn probe(&self) {
+        let started = Instant::now();
+        self.settle(self.ask(), started);
+    }
+
+    fn settle(&self, probed: Result<(), Error>, started: Instant) {
+        let change = match probed {
+            Ok(()) => self.circuit.succeeded(self.at(started)),
+            Err(error) => {
+                self.tell(What::Failed(&error));
+                (self.circuit).failed(self.at(started), self.at(Instant::now()), &self.limits)
+            }
+        };
+        self.changed(change);
+    }
+
+    /// Connects and asks whether anybody is there. Whatever a server says, even that it wants a login, it is there.
+    fn ask(&self) -> Result<(), Error> {
+        let mut stream =
+            Stream::connect(&self.place, self.connect_timeout).map_err(|error| self.no_connection(&error))?;
+        let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::TimedOut {
+                server: self.name.clone(),
+                after: self.read_timeout,
+            },
+            _ => self.broken(Broken::Ended),
+        };
+        let deadline = Instant::now() + self.read_timeout;
+        let mut probe = Probe::default();
+        let mut buffer = [0; 512];
+        stream.set_timeout(self.read_timeout);
+        stream.write_all(probe.request()).map_err(failed)?;
+        loop {
+            stream.set_timeout(deadline.saturating_duration_since(Instant::now()));
+            match stream.read(&mut buffer).map_err(failed)? {
+                0 => return Err(self.broken(Broken::Ended)),
+                len => match probe.feed(&buffer[..len]) {
+                    Ok(None) => {}
+                    Ok(Some(_)) => return Ok(()),
+                    Err(reason) => return Err(self.broken(reason)),
+                },
+            }
+        }
+    }
+
+    fn broken(&self, reason: Broken) -> Error {
+        Error::Broken {
+            server: self.name.clone(),
+            reason,
+        }
+    }
+}
