@@ -1,12 +1,16 @@
 //! A client of servers that speak memcached's protocols: scrubjay, memcached, their proxies.
 //!
 //! - [`Client`]: many servers as one, for any number of threads and tasks, over few connections;
+//! - [`Cache`]: typed values on it: what a program uses day by day;
+//! - [`admin`]: keys and statistics of one server;
 //! - [`config`]: what it is held to, one table of options;
 //! - [`event`], [`statistics`]: what happens to its servers, as it happens and counted;
 //! - [`placement`]: which server has a key, alike to what other clients of memcached do;
 //! - [`value`]: how values are written as bytes and flags, alike to what other clients do;
 //! - [`protocol`]: requests to bytes and bytes to replies, without sockets.
 
+pub mod admin;
+pub mod cache;
 mod client;
 pub mod config;
 mod connection;
@@ -22,7 +26,13 @@ mod standing;
 pub mod statistics;
 pub mod value;
 
+pub use cache::{Cache, CacheError, ComputeError, LeaseOptions, Many, Put, Ttl};
 pub use client::{Call, Client, Route};
 pub use config::Config;
 pub use error::Error;
 pub use health::State;
+
+// The examples of the page for newcomers are built with the documentation's tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/client/rust.md")]
+mod page {}
