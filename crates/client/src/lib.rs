@@ -4,6 +4,7 @@
 //! - [`config`]: what it is held to, one table of options;
 //! - [`placement`]: which server has a key, alike to what other clients of memcached do;
 //! - [`value`]: how values are written as bytes and flags, alike to what other clients do;
+//! - [`udp`]: multi-gets over datagrams, with a window over all servers;
 //! - [`protocol`]: requests to bytes and bytes to replies, without sockets.
 
 mod client;
@@ -13,6 +14,7 @@ mod error;
 pub mod placement;
 pub mod protocol;
 mod server;
+pub mod udp;
 pub mod value;
 
 pub use client::{Call, Client, Route};
