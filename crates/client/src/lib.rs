@@ -7,6 +7,7 @@
 //! - [`event`], [`statistics`]: what happens to its servers, as it happens and counted;
 //! - [`placement`]: which server has a key, alike to what other clients of memcached do;
 //! - [`value`]: how values are written as bytes and flags, alike to what other clients do;
+//! - [`udp`]: multi-gets over datagrams, with a window over all servers;
 //! - [`protocol`]: requests to bytes and bytes to replies, without sockets.
 
 pub mod admin;
@@ -24,6 +25,7 @@ mod server;
 mod socket;
 mod standing;
 pub mod statistics;
+pub mod udp;
 pub mod value;
 
 pub use cache::{Cache, CacheError, ComputeError, LeaseOptions, Many, Put, Ttl};
