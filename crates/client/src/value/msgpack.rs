@@ -98,9 +98,7 @@ impl Writer {
     }
 
     pub(super) fn int(&mut self, int: i64) -> Result<(), Error> {
-        encode::write_sint(&mut self.out, int)
-            .map(drop)
-            .map_err(written)
+        encode::write_sint(&mut self.out, int).map(drop).map_err(written)
     }
 
     pub(super) fn float(&mut self, float: f64) -> Result<(), Error> {

@@ -50,7 +50,9 @@ impl<'a> StreamReader<'a> {
     /// The format is not one that can be read piece by piece, or the bytes do not begin as it does.
     pub fn new(format: Format, bytes: &'a [u8], limits: &'a Limits) -> Result<StreamReader<'a>, Error> {
         Ok(StreamReader(match format {
-            Format::Msgpack | Format::PhpMsgpack => Source::Msgpack(Reader::new(msgpack::NAME, bytes, limits)),
+            Format::Msgpack | Format::PhpMsgpack => {
+                Source::Msgpack(Reader::new(msgpack::NAME, bytes, limits))
+            }
             Format::Igbinary => Source::Igbinary(igbinary::Parser::new(bytes, limits)?),
             _ => return Err(WHOLE),
         }))
