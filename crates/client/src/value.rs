@@ -19,10 +19,13 @@ mod php;
 mod pickle;
 pub mod profile;
 mod reader;
+mod stream;
+mod strings;
 
 pub use compress::{Codec, Compression, Dictionary};
 pub use error::Error;
 pub use layout::{Choice, Layout, Stored};
+pub use stream::{Event, StreamReader, StreamWriter};
 
 /// A value, as far as the formats agree on what one is.
 #[derive(Debug, Clone, PartialEq)]

@@ -58,19 +58,27 @@ impl Layout {
         let raw = form.write(value)?;
         #[cfg(test)]
         tests::WRITES.set(tests::WRITES.get() + 1);
-        if let Some(compression) = &self.compression
-            && let Some(small) = compression.shrink(&raw, choice)?
-        {
-            let flags = form_bits | self.profile.codec_bits(compression.codec)?;
-            return Ok(Stored {
-                flags,
-                bytes: self.prefixed(raw.len(), small)?,
-            });
-        }
-        Ok(Stored {
+        Ok(self.pack(&raw, form_bits, choice)?.unwrap_or_else(|| Stored {
             flags: form_bits,
             bytes: raw.into_owned(),
-        })
+        }))
+    }
+
+    /// Compresses what was serialized elsewhere, whose flags are `form_bits`; `None`: it is to be stored as it is.
+    ///
+    /// # Errors
+    /// When the profile has no bits for the codec, or the codec fails.
+    pub fn pack(&self, raw: &[u8], form_bits: u32, choice: Choice) -> Result<Option<Stored>, Error> {
+        let Some(compression) = &self.compression else {
+            return Ok(None);
+        };
+        let Some(small) = compression.shrink(raw, choice)? else {
+            return Ok(None);
+        };
+        Ok(Some(Stored {
+            flags: form_bits | self.profile.codec_bits(compression.codec)?,
+            bytes: self.prefixed(raw.len(), small)?,
+        }))
     }
 
     fn prefixed(&self, len: usize, small: Vec<u8>) -> Result<Vec<u8>, Error> {
@@ -90,9 +98,18 @@ impl Layout {
     /// # Errors
     /// When flags or bytes are not of this profile, or exceed `limits`.
     pub fn decode(&self, bytes: &[u8], flags: u32, limits: &Limits) -> Result<Value, Error> {
-        let (form, codec) = self.profile.meaning(flags)?;
+        let (form, _) = self.profile.meaning(flags)?;
+        form.read(self.unpack(bytes, flags, limits)?, limits)
+    }
+
+    /// What a server sent without its compression, as it was serialized.
+    ///
+    /// # Errors
+    /// When flags or bytes are not of this profile, or exceed `limits`.
+    pub fn unpack<'a>(&self, bytes: &'a [u8], flags: u32, limits: &Limits) -> Result<Cow<'a, [u8]>, Error> {
+        let (_, codec) = self.profile.meaning(flags)?;
         let Some(codec) = codec else {
-            return form.read(Cow::Borrowed(bytes), limits);
+            return Ok(Cow::Borrowed(bytes));
         };
         let dictionary = self
             .compression
@@ -121,7 +138,7 @@ impl Layout {
                 raw
             }
         };
-        form.read(Cow::Owned(raw), limits)
+        Ok(Cow::Owned(raw))
     }
 }
 
