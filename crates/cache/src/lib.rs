@@ -49,6 +49,7 @@ pub use api::{
 };
 pub use cache::Cache;
 pub use departure::{Departure, Observer, Peek};
+pub use epoch::Mark;
 pub use error::CacheError;
 pub use restart::Recovered;
 pub use sampler::{AGEINGS, leads};
