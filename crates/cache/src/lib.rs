@@ -8,6 +8,7 @@ mod api;
 mod audit;
 mod cache;
 mod checksum;
+mod crc;
 mod departure;
 mod drain;
 mod epoch;
