@@ -4,12 +4,17 @@
 //! ([`Client::call_all`]), and one whose reply is delivered later ([`Client::start`]).
 
 use std::borrow::Cow;
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::{ArcSwap, Guard};
+
+use crate::batch;
 use crate::config::{Config, ConfigError};
+use crate::connection::{Caller, Desk, Patience};
 use crate::error::Error;
-use crate::placement::{Placement, ServerIndex, Servers};
+use crate::placement::{self, Placement, ServerIndex, Servers};
 use crate::protocol::{Reply, Request};
 use crate::server::Server;
 
@@ -21,7 +26,16 @@ pub struct Client(Arc<Shared>);
 struct Shared {
     config: Config,
     placement: Placement,
-    servers: Vec<Server>,
+    places: Vec<placement::Server>,
+    /// What this process has. A child that was forked starts with nothing, and leaves its parent's alone.
+    own: ArcSwap<Own>,
+}
+
+/// What belongs to one process.
+#[derive(Debug)]
+struct Own {
+    process: u32,
+    servers: Vec<Arc<Server>>,
 }
 
 /// Where a request goes.
@@ -53,15 +67,13 @@ impl Client {
     pub fn new(config: Config) -> Result<Client, ConfigError> {
         let servers = Servers::new(config.servers.clone())?;
         let placement = Placement::new(&servers, &config.scheme)?;
-        let servers = servers
-            .list()
-            .iter()
-            .map(|server| Server::new(server, &config))
-            .collect();
+        let places = servers.list().to_vec();
+        let own = Own::new(&places, &config);
         Ok(Client(Arc::new(Shared {
             config,
             placement,
-            servers,
+            places,
+            own: ArcSwap::from_pointee(own),
         })))
     }
 
@@ -77,7 +89,7 @@ impl Client {
 
     /// Every server, in the order of the configuration.
     pub fn servers(&self) -> impl Iterator<Item = ServerIndex> {
-        (0..self.0.servers.len() as u32).map(ServerIndex::new)
+        (0..self.0.places.len() as u32).map(ServerIndex::new)
     }
 
     /// Asks, and waits for the reply. A quiet request is not waited for: its reply is [`Reply::Alive`], which says that it is
@@ -86,20 +98,47 @@ impl Client {
     /// # Errors
     /// [`Error`]; an error that the server answers is one, too.
     pub fn call(&self, request: Request<'_>, call: Call<'_>) -> Result<Reply, Error> {
-        let deadline = self.deadline(call);
-        let server = self.route(&request, call.route);
-        server.call(self.with_prefix(request), deadline)
+        let patience = self.patience(call);
+        let own = self.own();
+        let server = &own.servers[self.route(&request, call.route).get()];
+        let caller = Caller {
+            desk: &Desk::of_thread(own.process),
+            patience: &patience,
+        };
+        if self.0.config.prefix.is_empty() {
+            return server.call(request, caller);
+        }
+        let key = self.prefixed(request.key().unwrap_or_default()).into_owned();
+        server.call(request.with_key(&key), caller)
     }
 
     /// Asks many, all servers at the same time, and waits until all replies are there or the time is up. The replies are in the
     /// order of the requests; what did not come in time says so.
     pub fn call_all(&self, requests: Vec<Request<'_>>, call: Call<'_>) -> Vec<Result<Reply, Error>> {
-        let deadline = self.deadline(call);
-        let asked = |request: Request<'_>| {
-            let server = self.route(&request, call.route);
-            server.call(self.with_prefix(request), deadline)
-        };
-        requests.into_iter().map(asked).collect()
+        let patience = self.patience(call);
+        let own = self.own();
+        let routes: Vec<usize> = requests
+            .iter()
+            .map(|request| self.route(request, call.route).get())
+            .collect();
+        let desk = Desk::of_thread(own.process);
+        if self.0.config.prefix.is_empty() {
+            return batch::call(&own.servers, desk, requests, &routes, patience);
+        }
+        let keys: Vec<Cow<'_, [u8]>> = requests
+            .iter()
+            .map(|request| {
+                self.prefixed(request.key().unwrap_or_default())
+                    .into_owned()
+                    .into()
+            })
+            .collect();
+        let requests = requests
+            .into_iter()
+            .zip(&keys)
+            .map(|(request, key)| request.with_key(key))
+            .collect();
+        batch::call(&own.servers, desk, requests, &routes, patience)
     }
 
     /// Asks, and does not wait: `done` gets the reply, exactly once, from a thread of the client's own or before this
@@ -123,17 +162,33 @@ impl Client {
         done(self.call_all(requests, call));
     }
 
-    fn deadline(&self, call: Call<'_>) -> Instant {
-        Instant::now() + call.timeout.unwrap_or(self.0.config.timeout)
+    fn patience(&self, call: Call<'_>) -> Patience {
+        Patience::new(Instant::now(), call.timeout.unwrap_or(self.0.config.timeout))
     }
 
-    fn route(&self, request: &Request<'_>, route: Route<'_>) -> &Server {
-        let index = match route {
-            Route::Server(index) => index,
-            Route::As(key) => self.place(key),
-            Route::Key => self.place(request.key().unwrap_or_default()),
-        };
-        &self.0.servers[index.get()]
+    /// What this process has.
+    fn own(&self) -> Guard<Arc<Own>> {
+        let own = self.0.own.load();
+        let process = std::process::id();
+        if own.process == process {
+            return own;
+        }
+        // Threads that this process does not have may have been in the middle of something: it is left as it is.
+        let new = Arc::new(Own::new(&self.0.places, &self.0.config));
+        let before = self.0.own.compare_and_swap(&own, new);
+        if before.process != process {
+            mem::forget(Guard::into_inner(before));
+        }
+        mem::forget(Guard::into_inner(own));
+        self.0.own.load()
+    }
+
+    fn route(&self, request: &Request<'_>, route: Route<'_>) -> ServerIndex {
+        match (route, request.key()) {
+            (Route::Server(index), _) => index,
+            (Route::As(key), _) | (Route::Key, Some(key)) => self.place(key),
+            (Route::Key, None) => ServerIndex::new(0),
+        }
     }
 
     fn prefixed<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
@@ -142,8 +197,16 @@ impl Client {
             prefix => Cow::Owned([prefix, key].concat()),
         }
     }
+}
 
-    fn with_prefix<'a>(&self, request: Request<'a>) -> Request<'a> {
-        request
+impl Own {
+    fn new(places: &[placement::Server], config: &Config) -> Own {
+        Own {
+            process: std::process::id(),
+            servers: places
+                .iter()
+                .map(|place| Arc::new(Server::new(place, config)))
+                .collect(),
+        }
     }
 }

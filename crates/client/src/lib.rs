@@ -6,10 +6,12 @@
 //! - [`value`]: how values are written as bytes and flags, alike to what other clients do;
 //! - [`protocol`]: requests to bytes and bytes to replies, without sockets.
 
+mod batch;
 mod client;
 pub mod config;
 mod connection;
 mod error;
+mod gathering;
 pub mod placement;
 pub mod protocol;
 mod server;
