@@ -160,7 +160,9 @@ fn measure(client: &Client, servers: &[Process], way: &Way) -> Result<(), Failur
     println!(
         "| {:17} | {:>7} | {:9} | {:8} | {:7} | {:6} | {} |",
         way.name,
-        way.options.receive_buffer.map_or("system".to_owned(), |len| len.to_string()),
+        way.options
+            .receive_buffer
+            .map_or("system".to_owned(), |len| len.to_string()),
         counts.datagrams,
         lost,
         counts.fallback_keys,

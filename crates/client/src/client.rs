@@ -4,13 +4,18 @@
 //! ([`Client::call_all`]), and one whose reply is delivered later ([`Client::start`]).
 
 use std::borrow::Cow;
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::{ArcSwap, Guard};
+
+use crate::batch;
 use crate::config::{Config, ConfigError, Failover};
+use crate::connection::{Caller, Desk, Patience};
 use crate::error::Error;
 use crate::failover::{self, Gutter, Search};
-use crate::placement::{Placement, ServerIndex, Servers};
+use crate::placement::{self, Placement, ServerIndex, Servers};
 use crate::protocol::{Reply, Request};
 use crate::server::Server;
 use crate::statistics::ServerStatistics;
@@ -23,8 +28,18 @@ pub struct Client(Arc<Shared>);
 struct Shared {
     config: Config,
     placement: Placement,
-    servers: Vec<Server>,
+    places: Vec<placement::Server>,
     gutter: Option<Gutter>,
+    /// What this process has. A child that was forked starts with nothing, and leaves its parent's alone.
+    own: ArcSwap<Own>,
+}
+
+/// What belongs to one process.
+#[derive(Debug)]
+struct Own {
+    process: u32,
+    /// Those of the gutter come last.
+    servers: Vec<Arc<Server>>,
 }
 
 /// Where a request goes.
@@ -56,18 +71,15 @@ impl Client {
     pub fn new(config: Config) -> Result<Client, ConfigError> {
         let servers = Servers::new(config.servers.clone())?;
         let placement = Placement::new(&servers, &config.scheme)?;
-        let servers = servers
-            .list()
-            .iter()
-            .enumerate()
-            .map(|(index, server)| Server::new(server, &config.of_server(index)))
-            .collect();
-        let gutter = Gutter::new(&config)?;
+        let places = servers.list().to_vec();
+        let gutter = Gutter::new(&config, places.len())?;
+        let own = Own::new(&places, gutter.as_ref(), &config);
         Ok(Client(Arc::new(Shared {
             config,
             placement,
-            servers,
+            places,
             gutter,
+            own: ArcSwap::from_pointee(own),
         })))
     }
 
@@ -83,19 +95,21 @@ impl Client {
 
     /// Every server, in the order of the configuration.
     pub fn servers(&self) -> impl Iterator<Item = ServerIndex> {
-        (0..self.0.servers.len() as u32).map(ServerIndex::new)
+        (0..self.0.places.len() as u32).map(ServerIndex::new)
     }
 
     /// What was counted of each server, in the order of the configuration; those of the gutter come last.
     pub fn statistics(&self) -> Vec<ServerStatistics> {
-        let gutter = self.0.gutter.iter().flat_map(|gutter| &gutter.servers);
-        let servers = self.0.servers.iter().chain(gutter);
-        servers.map(|server| server.standing().statistics()).collect()
+        let own = self.own();
+        own.servers
+            .iter()
+            .map(|server| server.standing().statistics())
+            .collect()
     }
 
     /// Sets a server offline, or online again: it keeps its keys, and requests for it are requests to a server that is down.
     pub fn set_offline(&self, server: ServerIndex, offline: bool) {
-        self.0.servers[server.get()].standing().set_offline(offline);
+        self.own().servers[server.get()].standing().set_offline(offline);
     }
 
     /// Asks, and waits for the reply. A quiet request is not waited for: its reply is [`Reply::Alive`], which says that it is
@@ -104,15 +118,75 @@ impl Client {
     /// # Errors
     /// [`Error`]; an error that the server answers is one, too.
     pub fn call(&self, request: Request<'_>, call: Call<'_>) -> Result<Reply, Error> {
-        self.call_until(request, call.route, self.deadline(call))
+        let patience = self.patience(call);
+        let own = self.own();
+        let index = self.route(&request, call.route);
+        let server = &own.servers[index.get()];
+        let caller = Caller {
+            desk: &Desk::of_thread(own.process),
+            patience: &patience,
+        };
+        let key = self.prefixed_owned(&request);
+        let request = match &key {
+            Some(key) => request.with_key(key),
+            None => request,
+        };
+        if !self.fails_over(call.route) {
+            return server.call(request, caller);
+        }
+        server.call(failover::again(&request), caller).or_else(|error| {
+            let placed = self.placed(&request, call.route);
+            self.search(&own, &placed, index)
+                .end(&request, error, |server, request| server.call(request, caller))
+        })
     }
 
     /// Asks many, all servers at the same time, and waits until all replies are there or the time is up. The replies are in the
     /// order of the requests; what did not come in time says so.
     pub fn call_all(&self, requests: Vec<Request<'_>>, call: Call<'_>) -> Vec<Result<Reply, Error>> {
-        let deadline = self.deadline(call);
-        let asked = |request: Request<'_>| self.call_until(request, call.route, deadline);
-        requests.into_iter().map(asked).collect()
+        let patience = self.patience(call);
+        let own = self.own();
+        let routes: Vec<usize> = requests
+            .iter()
+            .map(|request| self.route(request, call.route).get())
+            .collect();
+        let keys: Vec<Option<Vec<u8>>> = requests
+            .iter()
+            .map(|request| self.prefixed_owned(request))
+            .collect();
+        let requests: Vec<Request<'_>> = requests
+            .into_iter()
+            .zip(&keys)
+            .map(|(request, key)| match key {
+                Some(key) => request.with_key(key),
+                None => request,
+            })
+            .collect();
+        if !self.fails_over(call.route) {
+            return own.ask_all(requests, &routes, patience);
+        }
+        let mut replies = own.ask_all(requests.iter().map(failover::again).collect(), &routes, patience);
+        let placed: Vec<Cow<'_, [u8]>> = requests
+            .iter()
+            .map(|request| self.placed(request, call.route))
+            .collect();
+        let searches: Vec<_> = (0..requests.len())
+            .filter(|at| replies[*at].as_ref().is_err_and(Error::is_failure))
+            .map(|at| {
+                (
+                    at,
+                    self.search(&own, &placed[at], ServerIndex::new(routes[at] as u32)),
+                )
+            })
+            .collect();
+        failover::end_all(
+            &requests,
+            &mut replies,
+            &searches,
+            &patience,
+            |requests, routes| own.ask_all(requests, routes, patience),
+        );
+        replies
     }
 
     /// Asks, and does not wait: `done` gets the reply, exactly once, from a thread of the client's own or before this
@@ -136,38 +210,58 @@ impl Client {
         done(self.call_all(requests, call));
     }
 
-    fn deadline(&self, call: Call<'_>) -> Instant {
-        Instant::now() + call.timeout.unwrap_or(self.0.config.timeout)
+    fn patience(&self, call: Call<'_>) -> Patience {
+        Patience::new(Instant::now(), call.timeout.unwrap_or(self.0.config.timeout))
     }
 
-    fn call_until(&self, request: Request<'_>, route: Route<'_>, deadline: Instant) -> Result<Reply, Error> {
-        let shared = &*self.0;
-        let key = match route {
-            Route::As(key) => key.to_vec(),
-            Route::Key | Route::Server(_) => request.key().unwrap_or_default().to_vec(),
-        };
-        let key = self.prefixed(&key);
-        let own = match route {
-            Route::Server(index) => index,
-            Route::Key | Route::As(_) => shared.placement.place(&key),
-        };
-        let server = &shared.servers[own.get()];
-        let request = self.with_prefix(request);
-        if shared.config.failover == Failover::Error || matches!(route, Route::Server(_)) {
-            return server.call(request, deadline);
+    /// What this process has.
+    fn own(&self) -> Guard<Arc<Own>> {
+        let own = self.0.own.load();
+        let process = std::process::id();
+        if own.process == process {
+            return own;
         }
-        let search = Search {
-            failover: &shared.config.failover,
-            gutter: shared.gutter.as_ref(),
-            placement: &shared.placement,
-            servers: &shared.servers,
-            key: &key,
-            own,
-            deadline,
-        };
-        server
-            .call(failover::again(&request), deadline)
-            .or_else(|error| search.end(&request, error, |server, request| server.call(request, deadline)))
+        // Threads that this process does not have may have been in the middle of something: it is left as it is.
+        let new = Arc::new(Own::new(&self.0.places, self.0.gutter.as_ref(), &self.0.config));
+        let before = self.0.own.compare_and_swap(&own, new);
+        if before.process != process {
+            mem::forget(Guard::into_inner(before));
+        }
+        mem::forget(Guard::into_inner(own));
+        self.0.own.load()
+    }
+
+    fn route(&self, request: &Request<'_>, route: Route<'_>) -> ServerIndex {
+        match (route, request.key()) {
+            (Route::Server(index), _) => index,
+            (Route::As(key), _) | (Route::Key, Some(key)) => self.place(key),
+            (Route::Key, None) => ServerIndex::new(0),
+        }
+    }
+
+    /// What the server is found by.
+    fn placed<'a>(&self, request: &'a Request<'_>, route: Route<'a>) -> Cow<'a, [u8]> {
+        match route {
+            Route::As(key) => self.prefixed(key),
+            // The prefix is in front of it already.
+            Route::Key | Route::Server(_) => request.key().unwrap_or_default().into(),
+        }
+    }
+
+    /// Whether somebody else may answer for a server that fails.
+    fn fails_over(&self, route: Route<'_>) -> bool {
+        self.0.config.failover != Failover::Error && !matches!(route, Route::Server(_))
+    }
+
+    fn search<'a>(&'a self, own: &'a Own, key: &'a [u8], server: ServerIndex) -> Search<'a> {
+        Search {
+            failover: &self.0.config.failover,
+            gutter: self.0.gutter.as_ref(),
+            placement: &self.0.placement,
+            servers: &own.servers,
+            key,
+            own: server,
+        }
     }
 
     fn prefixed<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
@@ -177,7 +271,49 @@ impl Client {
         }
     }
 
-    fn with_prefix<'a>(&self, request: Request<'a>) -> Request<'a> {
-        request
+    /// The request's key behind the prefix, if there is one.
+    fn prefixed_owned(&self, request: &Request<'_>) -> Option<Vec<u8>> {
+        let key = request.key().filter(|_| !self.0.config.prefix.is_empty())?;
+        Some([&self.0.config.prefix, key].concat())
+    }
+}
+
+impl Own {
+    fn ask_all(
+        &self,
+        requests: Vec<Request<'_>>,
+        routes: &[usize],
+        patience: Patience,
+    ) -> Vec<Result<Reply, Error>> {
+        // As long as the slowest of them may take, if each may take less than the call.
+        let slowest = routes
+            .iter()
+            .map(|server| self.servers[*server].read_timeout())
+            .max_by_key(|time| time.unwrap_or(Duration::MAX))
+            .flatten();
+        let patience = patience.at_most(slowest);
+        batch::call(
+            &self.servers,
+            Desk::of_thread(self.process),
+            requests,
+            routes,
+            patience,
+        )
+    }
+
+    fn new(places: &[placement::Server], gutter: Option<&Gutter>, config: &Config) -> Own {
+        let own = places
+            .iter()
+            .enumerate()
+            .map(|(index, place)| Arc::new(Server::new(place, &config.of_server(index))));
+        // None of them is set apart.
+        let alike = config.of_server(usize::MAX);
+        let gutter = gutter.into_iter().flat_map(|gutter| &gutter.places);
+        Own {
+            process: std::process::id(),
+            servers: own
+                .chain(gutter.map(|place| Arc::new(Server::new(place, &alike))))
+                .collect(),
+        }
     }
 }

@@ -6,11 +6,13 @@
 //! nothing to each other, and two could be equal.
 
 use std::borrow::Cow;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use crate::config::{Config, ConfigError, Failover};
+use crate::connection::Patience;
 use crate::error::Error;
-use crate::placement::{Placement, ServerIndex, Servers};
+use crate::placement::{self, Placement, ServerIndex, Servers};
 use crate::protocol::{Arith, Delete, Get, Reply, Request, Store, Touch};
 use crate::server::Server;
 
@@ -87,12 +89,12 @@ pub(crate) struct Search<'a> {
     pub(crate) failover: &'a Failover,
     pub(crate) gutter: Option<&'a Gutter>,
     pub(crate) placement: &'a Placement,
-    pub(crate) servers: &'a [Server],
+    /// Those of the gutter come last.
+    pub(crate) servers: &'a [Arc<Server>],
     /// What its server was found by.
     pub(crate) key: &'a [u8],
     /// Its server.
     pub(crate) own: ServerIndex,
-    pub(crate) deadline: Instant,
 }
 
 impl Search<'_> {
@@ -105,72 +107,122 @@ impl Search<'_> {
         error: Error,
         mut ask: impl FnMut(&Server, Request<'_>) -> Result<Reply, Error>,
     ) -> Result<Reply, Error> {
-        let recorder = self.servers[self.own.get()].standing().recorder();
-        match decide(self.failover, request, &error) {
-            Decision::Fail => return Err(error),
-            Decision::Reply(reply) => {
-                recorder.failed_over();
-                return Ok(reply);
-            }
-            Decision::Ask => recorder.failed_over(),
+        if let Some(end) = self.first_end(request, &error) {
+            return end;
         }
-        for server in self.others() {
-            if Instant::now() >= self.deadline {
-                break;
-            }
-            let request = self
-                .gutter
-                .map_or_else(|| again(request), |gutter| gutter.capped(request));
-            match ask(server, again(&request)) {
-                Err(later) if later.is_failure() => {
-                    if decide(self.failover, &request, &later) == Decision::Fail {
-                        return Err(later);
-                    }
-                }
+        for other in self.others() {
+            let request = self.adapted(request);
+            match ask(&self.servers[other], again(&request)) {
+                Err(later) if self.goes_on(&request, &later) => {}
                 result => return result,
             }
         }
         Err(error)
     }
 
-    fn others(&self) -> Vec<&Server> {
+    /// What the caller gets without anybody else being asked.
+    fn first_end(&self, request: &Request<'_>, error: &Error) -> Option<Result<Reply, Error>> {
+        let recorder = self.servers[self.own.get()].standing().recorder();
+        match decide(self.failover, request, error) {
+            Decision::Fail => Some(Err(error.clone())),
+            Decision::Reply(reply) => {
+                recorder.failed_over();
+                Some(Ok(reply))
+            }
+            Decision::Ask => {
+                recorder.failed_over();
+                None
+            }
+        }
+    }
+
+    /// Whether the next one is asked after another one has failed, too.
+    fn goes_on(&self, request: &Request<'_>, later: &Error) -> bool {
+        later.is_failure() && decide(self.failover, request, later) != Decision::Fail
+    }
+
+    /// The request as others are asked it.
+    fn adapted<'b>(&self, request: &'b Request<'_>) -> Request<'b> {
+        self.gutter
+            .map_or_else(|| again(request), |gutter| gutter.capped(request))
+    }
+
+    /// Who is asked, one after the other, by their index among the servers.
+    fn others(&self) -> Vec<usize> {
         match (self.failover, self.gutter) {
             (Failover::Next(count), _) => self
                 .placement
                 .others(self.key, self.own, *count as usize)
                 .into_iter()
-                .map(|index| &self.servers[index.get()])
+                .map(ServerIndex::get)
                 .collect(),
-            (_, Some(gutter)) => vec![&gutter.servers[gutter.placement.place(self.key).get()]],
+            (_, Some(gutter)) => vec![gutter.first + gutter.placement.place(self.key).get()],
             _ => Vec::new(),
         }
+    }
+}
+
+/// As [`Search::end`] for the requests with these indexes, whose first errors stand in `replies`: in each round all that are
+/// left are asked together, each the next one of its own list.
+pub(crate) fn end_all(
+    requests: &[Request<'_>],
+    replies: &mut [Result<Reply, Error>],
+    searches: &[(usize, Search<'_>)],
+    patience: &Patience,
+    ask: impl Fn(Vec<Request<'_>>, &[usize]) -> Vec<Result<Reply, Error>>,
+) {
+    let mut left = Vec::new();
+    for (at, search) in searches {
+        let Err(error) = &replies[*at] else { continue };
+        match search.first_end(&requests[*at], error) {
+            Some(end) => replies[*at] = end,
+            None => left.push((*at, search, search.others().into_iter())),
+        }
+    }
+    while !left.is_empty() && !patience.is_over() {
+        let mut asked = Vec::new();
+        let mut routes = Vec::new();
+        left.retain_mut(|(at, search, others)| {
+            let next = others.next();
+            asked.extend(next.map(|_| search.adapted(&requests[*at])));
+            routes.extend(next);
+            next.is_some()
+        });
+        let mut round = ask(asked, &routes).into_iter();
+        left.retain(|(at, search, _)| match round.next() {
+            Some(Err(later)) if search.goes_on(&requests[*at], &later) => true,
+            Some(result) => {
+                replies[*at] = result;
+                false
+            }
+            None => false,
+        });
     }
 }
 
 /// Servers that stand in for all others, and keep what they are given for a short time only.
 #[derive(Debug)]
 pub(crate) struct Gutter {
-    pub(crate) placement: Placement,
-    pub(crate) servers: Vec<Server>,
+    placement: Placement,
+    pub(crate) places: Vec<placement::Server>,
+    /// The index of the first of them among all servers.
+    first: usize,
     ttl_secs: i64,
 }
 
 impl Gutter {
-    /// The one that is configured, if there is one. Its keys are placed by the same scheme.
-    pub(crate) fn new(config: &Config) -> Result<Option<Gutter>, ConfigError> {
+    /// The one that is configured, if there is one; its servers stand behind so many others. Its keys are placed by the same
+    /// scheme.
+    pub(crate) fn new(config: &Config, first: usize) -> Result<Option<Gutter>, ConfigError> {
         let Failover::Gutter { servers, ttl } = &config.failover else {
             return Ok(None);
         };
         let servers = Servers::new(servers.clone())?;
         let placement = Placement::new(&servers, &config.scheme)?;
-        let alike = config.of_server(usize::MAX);
         Ok(Some(Gutter {
             placement,
-            servers: servers
-                .list()
-                .iter()
-                .map(|server| Server::new(server, &alike))
-                .collect(),
+            places: servers.list().to_vec(),
+            first,
             ttl_secs: ttl.as_secs().clamp(1, EXPTIME_RELATIVE_MAX as u64) as i64,
         }))
     }

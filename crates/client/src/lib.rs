@@ -11,6 +11,7 @@
 //! - [`protocol`]: requests to bytes and bytes to replies, without sockets.
 
 pub mod admin;
+mod batch;
 pub mod cache;
 mod client;
 pub mod config;
@@ -18,11 +19,11 @@ mod connection;
 mod error;
 pub mod event;
 mod failover;
+mod gathering;
 mod health;
 pub mod placement;
 pub mod protocol;
 mod server;
-mod socket;
 mod standing;
 pub mod statistics;
 pub mod udp;

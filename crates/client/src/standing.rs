@@ -3,17 +3,16 @@
 //! Before each request [`Standing::admit`] is asked, after it [`Standing::note`] is told. A server that is down is probed by a
 //! thread of its own, at most one a server, on a connection of its own: no caller waits for a server that is thought to be dead.
 
-use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
+use crate::connection::{Patience, open};
 use crate::error::Error;
 use crate::event::{Hook, What};
 use crate::health::{Admission, Change, Circuit, Limits};
 use crate::placement;
-use crate::protocol::{Broken, Probe, Reply};
-use crate::socket::Stream;
+use crate::protocol::Reply;
 use crate::statistics::{Recorder, ServerStatistics};
 
 /// What is known of a server, shared by its callers and its prober.
@@ -25,8 +24,7 @@ struct Inner {
     name: String,
     place: placement::Server,
     limits: Limits,
-    connect_timeout: Duration,
-    read_timeout: Duration,
+    config: Config,
     circuit: Circuit,
     recorder: Recorder,
     hook: Option<Hook>,
@@ -56,8 +54,7 @@ impl Standing {
             name,
             place: place.clone(),
             limits,
-            connect_timeout: config.connect_timeout,
-            read_timeout,
+            config: config.clone(),
             circuit,
             recorder: Recorder::new(),
             hook: config.on_event.clone(),
@@ -135,7 +132,8 @@ impl Standing {
         let inner = Arc::clone(&self.0);
         let thread = std::thread::Builder::new().name("scrubjay-probe".to_owned());
         if let Err(error) = thread.spawn(move || inner.probe()) {
-            self.0.settle(Err(self.0.no_connection(&error)), Instant::now());
+            self.0
+                .settle(Err(self.0.no_connection(error.to_string())), Instant::now());
         }
     }
 }
@@ -163,10 +161,10 @@ impl Inner {
         }
     }
 
-    fn no_connection(&self, error: &std::io::Error) -> Error {
+    fn no_connection(&self, reason: String) -> Error {
         Error::Connect {
             server: self.name.clone(),
-            reason: error.to_string(),
+            reason,
         }
     }
 
@@ -186,39 +184,9 @@ impl Inner {
         self.changed(change);
     }
 
-    /// Connects and asks whether anybody is there. Whatever a server says, even that it wants a login, it is there.
+    /// Connects and asks whether anybody is there.
     fn ask(&self) -> Result<(), Error> {
-        let mut stream =
-            Stream::connect(&self.place, self.connect_timeout).map_err(|error| self.no_connection(&error))?;
-        let failed = |error: std::io::Error| match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::TimedOut {
-                server: self.name.clone(),
-                after: self.read_timeout,
-            },
-            _ => self.broken(Broken::Ended),
-        };
-        let deadline = Instant::now() + self.read_timeout;
-        let mut probe = Probe::default();
-        let mut buffer = [0; 512];
-        stream.set_timeout(self.read_timeout);
-        stream.write_all(probe.request()).map_err(failed)?;
-        loop {
-            stream.set_timeout(deadline.saturating_duration_since(Instant::now()));
-            match stream.read(&mut buffer).map_err(failed)? {
-                0 => return Err(self.broken(Broken::Ended)),
-                len => match probe.feed(&buffer[..len]) {
-                    Ok(None) => {}
-                    Ok(Some(_)) => return Ok(()),
-                    Err(reason) => return Err(self.broken(reason)),
-                },
-            }
-        }
-    }
-
-    fn broken(&self, reason: Broken) -> Error {
-        Error::Broken {
-            server: self.name.clone(),
-            reason,
-        }
+        let patience = Patience::new(Instant::now(), self.limits.probe_max / 2);
+        open::look(&self.place, &self.config, &patience).map_err(|reason| self.no_connection(reason))
     }
 }

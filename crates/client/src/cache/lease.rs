@@ -195,7 +195,11 @@ impl Cache {
             Role::Lead(pilot) => Some(pilot),
             Role::Follow(_) => None,
         };
-        let lease = placeholder.then_some(Lease { cache: self, key, cas });
+        let lease = placeholder.then_some(Lease {
+            cache: self,
+            key,
+            cas,
+        });
         let value = compute()?;
         let store = Store {
             cas: Some(cas),

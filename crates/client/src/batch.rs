@@ -1,0 +1,105 @@
+//! Many requests of one thread, which waits for all replies.
+
+use std::sync::Arc;
+
+use crate::connection::{Desk, Patience};
+use crate::error::Error;
+use crate::gathering::{Book, Gathering};
+use crate::protocol::{Reply, Request};
+use crate::server::Server;
+
+/// The requests and what has come of them, in order.
+struct Batch<'a> {
+    requests: Vec<Request<'a>>,
+    lanes: Vec<usize>,
+    results: Vec<Option<Result<Reply, Error>>>,
+    /// Without a result.
+    left: usize,
+    patience: Patience,
+    /// What the first one is called.
+    first: u64,
+}
+
+/// Asks all, each its server of `routes`, and waits until all replies are there or the time is up.
+pub(crate) fn call(
+    servers: &[Arc<Server>],
+    desk: Arc<Desk>,
+    requests: Vec<Request<'_>>,
+    routes: &[usize],
+    patience: Patience,
+) -> Vec<Result<Reply, Error>> {
+    let mut used: Vec<usize> = routes.to_vec();
+    used.sort_unstable();
+    used.dedup();
+    let lane = |route: &usize| used.binary_search(route).expect("it is one of them");
+    let mut batch = Batch {
+        first: desk.next_ids(requests.len() as u64),
+        results: requests.iter().map(|_| None).collect(),
+        left: requests.len(),
+        lanes: routes.iter().map(lane).collect(),
+        requests,
+        patience,
+    };
+    let servers: Vec<_> = used.iter().map(|index| servers[*index].clone()).collect();
+    let mut gathering = Gathering::new(&servers, desk, true);
+    for id in batch.ids() {
+        gathering.submit(&mut batch, id);
+    }
+    loop {
+        gathering.step(&mut batch);
+        if batch.left == 0 {
+            break;
+        }
+        if patience.is_over() {
+            batch.end(&mut gathering);
+            break;
+        }
+        gathering.wait(Some(patience.until));
+    }
+    batch
+        .results
+        .into_iter()
+        .map(|result| result.expect("each has one now"))
+        .collect()
+}
+
+impl Batch<'_> {
+    fn ids(&self) -> std::ops::Range<u64> {
+        self.first..self.first + self.requests.len() as u64
+    }
+
+    /// The time is up.
+    fn end(&mut self, gathering: &mut Gathering) {
+        let late = |id| Some((id, gathering.late(self, id)?));
+        let late: Vec<(u64, Error)> = self.ids().filter_map(late).collect();
+        gathering.forget(|_| true);
+        // What came in the last moment.
+        gathering.hand_over(self);
+        for (id, error) in late {
+            gathering.fail(self, id, error);
+        }
+    }
+}
+
+impl Book for Batch<'_> {
+    fn lane(&self, id: u64) -> Option<usize> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.results.get(index)?.is_none().then(|| self.lanes[index])
+    }
+
+    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T> {
+        self.lane(id)?;
+        Some(act(&mut self.requests[(id - self.first) as usize]))
+    }
+
+    fn patience(&self, _id: u64) -> Patience {
+        self.patience
+    }
+
+    fn done(&mut self, id: u64, result: Result<Reply, Error>) {
+        if self.lane(id).is_some() {
+            self.results[(id - self.first) as usize] = Some(result);
+            self.left -= 1;
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Many requests over many connections by one thread, which asks all servers before it waits for any, and waits for all of
+//! them at once. What is outstanding on a connection is bounded, so the rest follows as replies come.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+
+use crate::connection::{Asked, Caller, Connection, Delivered, Desk, Lost, Patience, poll};
+use crate::error::Error;
+use crate::protocol::{Reply, Request};
+use crate::server::{Found, RETRIES, Server};
+
+/// How long it is waited at most where the system has no more bells to be woken by.
+const WITHOUT_BELL: Duration = Duration::from_millis(5);
+
+/// Where the requests come from and the replies go.
+pub(crate) trait Book {
+    /// Which server a request goes to; none if nobody waits for it any more.
+    fn lane(&self, id: u64) -> Option<usize>;
+    /// Does something with a request; nothing if there is no such one any more.
+    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T>;
+    /// How long it may take.
+    fn patience(&self, id: u64) -> Patience;
+    /// Takes what came of it.
+    fn done(&mut self, id: u64, result: Result<Reply, Error>);
+}
+
+/// One thread's requests under way.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    desk: Arc<Desk>,
+    lanes: Vec<Lane>,
+    /// Connections on which something of ours is outstanding, or has been a moment ago.
+    watched: Vec<Arc<Connection>>,
+    tray: Vec<(u64, Delivered)>,
+    /// May it wait for one server alone, as long as that takes?
+    blocking: bool,
+}
+
+/// What is to be asked of one server.
+#[derive(Debug)]
+struct Lane {
+    server: Arc<Server>,
+    pending: VecDeque<u64>,
+    /// The try to connect that is waited for.
+    waited: Option<u64>,
+    /// A connection ended before something was sent on it.
+    again: bool,
+    /// How often that was so, without a reply in between.
+    lost: u32,
+}
+
+impl Gathering {
+    pub(crate) fn new(servers: &[Arc<Server>], desk: Arc<Desk>, blocking: bool) -> Gathering {
+        let lane = |server: &Arc<Server>| Lane {
+            server: server.clone(),
+            pending: VecDeque::new(),
+            waited: None,
+            again: false,
+            lost: 0,
+        };
+        Gathering {
+            desk,
+            lanes: servers.iter().map(lane).collect(),
+            watched: Vec::new(),
+            tray: Vec::new(),
+            blocking,
+        }
+    }
+
+    /// Puts a request into its lane, unless its server is not to be asked.
+    pub(crate) fn submit(&mut self, book: &mut impl Book, id: u64) {
+        let Some(index) = book.lane(id) else {
+            return;
+        };
+        let lane = &mut self.lanes[index];
+        match lane.server.admit(book.patience(id).since) {
+            Ok(()) => lane.pending.push_back(id),
+            Err(error) => book.done(id, Err(error)),
+        }
+    }
+
+    /// Hands over the replies that have come, and asks what can be asked.
+    pub(crate) fn step(&mut self, book: &mut impl Book) {
+        self.hand_over(book);
+        for index in 0..self.lanes.len() {
+            if !self.lanes[index].pending.is_empty() {
+                self.ask(index, book);
+            }
+        }
+    }
+
+    /// Hands over the replies that have come.
+    pub(crate) fn hand_over(&mut self, book: &mut impl Book) {
+        let mut tray = mem::take(&mut self.tray);
+        self.desk.take_all(&mut tray);
+        // The other way round, so that what is asked again keeps its order.
+        for (id, delivered) in tray.drain(..).rev() {
+            let Some(index) = book.lane(id) else {
+                continue;
+            };
+            let lane = &mut self.lanes[index];
+            match delivered {
+                Ok(reply) => {
+                    lane.lost = 0;
+                    finish(&lane.server, book, id, lane.server.result(reply));
+                }
+                Err(Lost::Unsent) => {
+                    lane.again = true;
+                    lane.pending.push_front(id);
+                }
+                Err(lost) => {
+                    let error = lane.server.error(lost, &book.patience(id));
+                    finish(&lane.server, book, id, Err(error));
+                }
+            }
+        }
+        self.tray = tray;
+    }
+
+    fn ask(&mut self, index: usize, book: &mut impl Book) {
+        while let Some(connection) = self.connection(index, book) {
+            let lane = &mut self.lanes[index];
+            let mut done = Vec::new();
+            let whole = lane.ask(&connection, &self.desk, book, &mut done);
+            connection.flush();
+            for (id, result) in done {
+                finish(&lane.server, book, id, result);
+            }
+            if !self.watched.iter().any(|each| Arc::ptr_eq(each, &connection)) {
+                self.watched.push(connection);
+            }
+            if whole {
+                return;
+            }
+            lane.again = true;
+        }
+    }
+
+    /// The connection to ask next; none while there is none.
+    fn connection(&mut self, index: usize, book: &mut impl Book) -> Option<Arc<Connection>> {
+        let alone = self.blocking && self.lanes.len() == 1;
+        let lane = &mut self.lanes[index];
+        lane.lost += u32::from(mem::take(&mut lane.again));
+        let first = book.patience(*lane.pending.front()?);
+        let error = loop {
+            if lane.lost > RETRIES {
+                lane.lost = 0;
+                break lane.server.error(Lost::Unsent, &first);
+            }
+            match lane.server.find(&self.desk, lane.waited) {
+                Found::Connection(connection) => {
+                    lane.waited = None;
+                    return Some(connection);
+                }
+                Found::Opening(round) => {
+                    lane.waited = Some(round);
+                    return None;
+                }
+                Found::Failed(error) => break error,
+                Found::Nobody(round) => {
+                    lane.waited = Some(round);
+                    let failed = if alone {
+                        lane.server.open(&first)
+                    } else {
+                        open_aside(&lane.server)
+                    };
+                    if let Some(error) = failed {
+                        break error;
+                    }
+                }
+            }
+        };
+        lane.waited = None;
+        for id in mem::take(&mut lane.pending) {
+            finish(&lane.server, book, id, Err(error.clone()));
+        }
+        None
+    }
+
+    /// Waits until there may be something to do, or that time has come.
+    pub(crate) fn wait(&mut self, until: Option<Instant>) {
+        let alone = self.blocking && self.lanes.iter().all(|lane| lane.waited.is_none());
+        if let (true, [connection], Some(until)) = (alone, self.watched.as_slice(), until) {
+            let patience = Patience { since: until, until };
+            connection.wait(Caller {
+                desk: &self.desk,
+                patience: &patience,
+            });
+            return;
+        }
+        if self.watched.is_empty() {
+            return self.desk.sleep(until);
+        }
+        if self.desk.start_polling() {
+            let rung = self.poll(until);
+            self.desk.stop_polling(rung);
+        }
+    }
+
+    /// Waits for sockets and the bell; gives whether that rang.
+    fn poll(&mut self, until: Option<Instant>) -> bool {
+        let desk = &self.desk;
+        let mut wanted = Vec::with_capacity(self.watched.len());
+        self.watched.retain(|connection| {
+            let flags = connection.start_watching(desk);
+            wanted.extend(flags);
+            flags.is_some()
+        });
+        let bell = desk.bell();
+        let mut fds = Vec::with_capacity(wanted.len() + 1);
+        for (connection, flags) in self.watched.iter().zip(&wanted) {
+            fds.push(PollFd::new(connection, *flags));
+        }
+        fds.extend(bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
+        let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if bell.is_none() {
+            left = Some(left.map_or(WITHOUT_BELL, |left| left.min(WITHOUT_BELL)));
+        }
+        // If it cannot wait, it looks around all the same.
+        let _ = poll(&mut fds, left);
+        let found: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+        drop(fds);
+        for ((connection, wanted), found) in self.watched.iter().zip(wanted).zip(&found) {
+            connection.stop_watching(wanted, *found);
+        }
+        found
+            .get(self.watched.len())
+            .is_some_and(|found| !found.is_empty())
+    }
+
+    /// Gives up what `is_it` says. Its replies are dropped when they come, unless they have come already.
+    pub(crate) fn forget(&mut self, is_it: impl Fn(u64) -> bool) {
+        for connection in &self.watched {
+            connection.forget(&self.desk, &is_it);
+        }
+        for lane in &mut self.lanes {
+            lane.pending.retain(|id| !is_it(*id));
+        }
+    }
+
+    /// The time of a request is up, if it has no result yet. To be followed by [`Gathering::forget`], which tells nobody.
+    pub(crate) fn late(&self, book: &impl Book, id: u64) -> Option<Error> {
+        let lane = &self.lanes[book.lane(id)?];
+        let patience = book.patience(id);
+        Some(if lane.waited.is_some() && lane.pending.contains(&id) {
+            lane.server.unopened(&patience)
+        } else {
+            lane.server.error(Lost::TimedOut, &patience)
+        })
+    }
+
+    /// The end of a request that has no result yet.
+    pub(crate) fn fail(&self, book: &mut impl Book, id: u64, error: Error) {
+        if let Some(index) = book.lane(id) {
+            finish(&self.lanes[index].server, book, id, Err(error));
+        }
+    }
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        for connection in &self.watched {
+            connection.forget(&self.desk, |_| true);
+            connection.go(&self.desk);
+        }
+    }
+}
+
+impl Lane {
+    /// Asks what is pending, as far as there is room. False if another connection is to be asked for the rest.
+    fn ask(
+        &mut self,
+        connection: &Connection,
+        desk: &Arc<Desk>,
+        book: &mut impl Book,
+        done: &mut Vec<(u64, Result<Reply, Error>)>,
+    ) -> bool {
+        let mut asking = connection.asking(Instant::now());
+        while let Some(id) = self.pending.front().copied() {
+            let asked = book.with_request(id, |request| asking.ask(request, desk, id));
+            match asked {
+                None | Some(Asked::Yes) => {}
+                Some(Asked::Quiet) => done.push((id, Ok(Reply::Alive))),
+                Some(Asked::Refused(refused)) => done.push((id, Err(Error::Refused(refused)))),
+                Some(Asked::Full) => return true,
+                Some(Asked::Retired) => return false,
+            }
+            self.pending.pop_front();
+        }
+        true
+    }
+}
+
+fn finish(server: &Server, book: &mut impl Book, id: u64, result: Result<Reply, Error>) {
+    server.note(&result, book.patience(id).since);
+    book.done(id, result);
+}
+
+/// Has a connection made by a thread of its own, so that other servers are not waited for.
+fn open_aside(server: &Arc<Server>) -> Option<Error> {
+    let opener = server.clone();
+    let spawned = thread::Builder::new()
+        .name("scrubjay-connect".to_owned())
+        .spawn(move || opener.open(&opener.connect_patience()));
+    // Without threads it takes its time here.
+    match spawned {
+        Ok(_) => None,
+        Err(_) => server.open(&server.connect_patience()),
+    }
+}
