@@ -6,10 +6,12 @@
 //! - [`value`]: how values are written as bytes and flags, alike to what other clients do;
 //! - [`protocol`]: requests to bytes and bytes to replies, without sockets.
 
+mod answer;
 mod batch;
 mod client;
 pub mod config;
 mod connection;
+mod driver;
 mod error;
 mod gathering;
 pub mod placement;
