@@ -46,12 +46,14 @@ pub(crate) fn call(
         gathering.submit(&mut batch, id);
     }
     loop {
+        gathering.look();
         gathering.step(&mut batch);
         if batch.left == 0 {
             break;
         }
         if patience.is_over() {
-            batch.end(&mut gathering);
+            let ids: Vec<u64> = batch.ids().collect();
+            gathering.end(&mut batch, &ids);
             break;
         }
         gathering.wait(Some(patience.until));
@@ -67,37 +69,22 @@ impl Batch<'_> {
     fn ids(&self) -> std::ops::Range<u64> {
         self.first..self.first + self.requests.len() as u64
     }
-
-    /// The time is up.
-    fn end(&mut self, gathering: &mut Gathering) {
-        let late = |id| Some((id, gathering.late(self, id)?));
-        let late: Vec<(u64, Error)> = self.ids().filter_map(late).collect();
-        gathering.forget(|_| true);
-        // What came in the last moment.
-        gathering.hand_over(self);
-        for (id, error) in late {
-            gathering.fail(self, id, error);
-        }
-    }
 }
 
 impl Book for Batch<'_> {
-    fn lane(&self, id: u64) -> Option<usize> {
+    fn find(&self, id: u64) -> Option<(usize, Patience)> {
         let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        self.results.get(index)?.is_none().then(|| self.lanes[index])
+        let open = self.results.get(index)?.is_none();
+        open.then(|| (self.lanes[index], self.patience))
     }
 
     fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T> {
-        self.lane(id)?;
+        self.find(id)?;
         Some(act(&mut self.requests[(id - self.first) as usize]))
     }
 
-    fn patience(&self, _id: u64) -> Patience {
-        self.patience
-    }
-
     fn done(&mut self, id: u64, result: Result<Reply, Error>) {
-        if self.lane(id).is_some() {
+        if self.find(id).is_some() {
             self.results[(id - self.first) as usize] = Some(result);
             self.left -= 1;
         }

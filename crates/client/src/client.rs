@@ -5,14 +5,16 @@
 
 use std::borrow::Cow;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 
+use crate::answer::{Answer, Place};
 use crate::batch;
 use crate::config::{Config, ConfigError, Failover};
 use crate::connection::{Caller, Desk, Patience};
+use crate::driver::{Driver, Kept};
 use crate::error::Error;
 use crate::failover::{self, Gutter, Search};
 use crate::placement::{self, Placement, ServerIndex, Servers};
@@ -40,6 +42,9 @@ struct Own {
     process: u32,
     /// Those of the gutter come last.
     servers: Vec<Arc<Server>>,
+    /// Started at first use.
+    driver: OnceLock<Arc<Driver>>,
+    starting: Mutex<()>,
 }
 
 /// Where a request goes.
@@ -190,14 +195,20 @@ impl Client {
     }
 
     /// Asks, and does not wait: `done` gets the reply, exactly once, from a thread of the client's own or before this
-    /// returns. It must not block.
+    /// returns. It must not block, and must not panic.
     pub fn start(
         &self,
         request: Request<'_>,
         call: Call<'_>,
         done: impl FnOnce(Result<Reply, Error>) + Send + 'static,
     ) {
-        done(self.call(request, call));
+        let own = self.own();
+        match own.driver() {
+            Ok(driver) => {
+                driver.call(self.keep(request, call), self.patience(call), Box::new(done));
+            }
+            Err(error) => done(Err(error)),
+        }
     }
 
     /// [`Client::call_all`] as [`Client::start`].
@@ -207,7 +218,45 @@ impl Client {
         call: Call<'_>,
         done: impl FnOnce(Vec<Result<Reply, Error>>) + Send + 'static,
     ) {
-        done(self.call_all(requests, call));
+        let own = self.own();
+        match own.driver() {
+            Ok(driver) => {
+                let keep = |request| self.keep(request, call);
+                let kept = requests.into_iter().map(keep).collect();
+                driver.call_all(kept, self.patience(call), Box::new(done));
+            }
+            Err(error) => done(requests.iter().map(|_| Err(error.clone())).collect()),
+        }
+    }
+
+    /// [`Client::start`] as a future, for any runtime. Dropped before its time, it is waited for no more.
+    pub fn call_async(
+        &self,
+        request: Request<'_>,
+        call: Call<'_>,
+    ) -> impl Future<Output = Result<Reply, Error>> + Send + use<> {
+        let place = Place::default();
+        let own = self.own();
+        let known = match own.driver() {
+            Ok(driver) => {
+                let to = place.clone();
+                let done = move |reply| to.put(reply);
+                let id = driver.call(self.keep(request, call), self.patience(call), Box::new(done));
+                Some((driver.clone(), id))
+            }
+            Err(error) => {
+                place.put(Err(error));
+                None
+            }
+        };
+        Answer::new(place, known)
+    }
+
+    /// A request that outlives the call, with the key that goes over the wire.
+    fn keep(&self, request: Request<'_>, call: Call<'_>) -> Kept {
+        let server = self.route(&request, call.route).get();
+        let key = request.key().map(|key| self.prefixed(key).into());
+        Kept::new(key.unwrap_or_default(), request, server)
     }
 
     fn patience(&self, call: Call<'_>) -> Patience {
@@ -314,6 +363,24 @@ impl Own {
             servers: own
                 .chain(gutter.map(|place| Arc::new(Server::new(place, &alike))))
                 .collect(),
+            driver: OnceLock::new(),
+            starting: Mutex::default(),
         }
+    }
+
+    /// The thread for callers who do not wait.
+    fn driver(&self) -> Result<&Arc<Driver>, Error> {
+        if let Some(driver) = self.driver.get() {
+            return Ok(driver);
+        }
+        let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = self.driver.get() {
+            return Ok(driver);
+        }
+        let started = Driver::start(&self.servers).map_err(|error| Error::Connect {
+            server: "the client".to_owned(),
+            reason: format!("no thread for it: {error}"),
+        })?;
+        Ok(self.driver.get_or_init(|| Arc::new(started)))
     }
 }

@@ -19,12 +19,10 @@ const WITHOUT_BELL: Duration = Duration::from_millis(5);
 
 /// Where the requests come from and the replies go.
 pub(crate) trait Book {
-    /// Which server a request goes to; none if nobody waits for it any more.
-    fn lane(&self, id: u64) -> Option<usize>;
+    /// Which server a request goes to, and how long it may take; nothing if it has its result, or nobody wants one any more.
+    fn find(&self, id: u64) -> Option<(usize, Patience)>;
     /// Does something with a request; nothing if there is no such one any more.
     fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T>;
-    /// How long it may take.
-    fn patience(&self, id: u64) -> Patience;
     /// Takes what came of it.
     fn done(&mut self, id: u64, result: Result<Reply, Error>);
 }
@@ -74,14 +72,19 @@ impl Gathering {
 
     /// Puts a request into its lane, unless its server is not to be asked.
     pub(crate) fn submit(&mut self, book: &mut impl Book, id: u64) {
-        let Some(index) = book.lane(id) else {
+        let Some((index, patience)) = book.find(id) else {
             return;
         };
         let lane = &mut self.lanes[index];
-        match lane.server.admit(book.patience(id).since) {
+        match lane.server.admit(patience.since) {
             Ok(()) => lane.pending.push_back(id),
             Err(error) => book.done(id, Err(error)),
         }
+    }
+
+    /// From here on the thread looks at everything; what happens later wakes it.
+    pub(crate) fn look(&self) {
+        self.desk.look();
     }
 
     /// Hands over the replies that have come, and asks what can be asked.
@@ -94,13 +97,12 @@ impl Gathering {
         }
     }
 
-    /// Hands over the replies that have come.
-    pub(crate) fn hand_over(&mut self, book: &mut impl Book) {
+    fn hand_over(&mut self, book: &mut impl Book) {
         let mut tray = mem::take(&mut self.tray);
+        let mut again = Vec::new();
         self.desk.take_all(&mut tray);
-        // The other way round, so that what is asked again keeps its order.
-        for (id, delivered) in tray.drain(..).rev() {
-            let Some(index) = book.lane(id) else {
+        for (id, delivered) in tray.drain(..) {
+            let Some((index, patience)) = book.find(id) else {
                 continue;
             };
             let lane = &mut self.lanes[index];
@@ -109,15 +111,14 @@ impl Gathering {
                     lane.lost = 0;
                     finish(&lane.server, book, id, lane.server.result(reply));
                 }
-                Err(Lost::Unsent) => {
-                    lane.again = true;
-                    lane.pending.push_front(id);
-                }
-                Err(lost) => {
-                    let error = lane.server.error(lost, &book.patience(id));
-                    finish(&lane.server, book, id, Err(error));
-                }
+                Err(Lost::Unsent) => again.push((index, id)),
+                Err(lost) => finish(&lane.server, book, id, Err(lane.server.error(lost, &patience))),
             }
+        }
+        // Before the others of their servers, and in the order they had.
+        for (index, id) in again.into_iter().rev() {
+            self.lanes[index].again = true;
+            self.lanes[index].pending.push_front(id);
         }
         self.tray = tray;
     }
@@ -146,7 +147,7 @@ impl Gathering {
         let alone = self.blocking && self.lanes.len() == 1;
         let lane = &mut self.lanes[index];
         lane.lost += u32::from(mem::take(&mut lane.again));
-        let first = book.patience(*lane.pending.front()?);
+        let (_, first) = lane.pending.front().and_then(|id| book.find(*id))?;
         let error = loop {
             if lane.lost > RETRIES {
                 lane.lost = 0;
@@ -243,20 +244,28 @@ impl Gathering {
         }
     }
 
-    /// The time of a request is up, if it has no result yet. To be followed by [`Gathering::forget`], which tells nobody.
-    pub(crate) fn late(&self, book: &impl Book, id: u64) -> Option<Error> {
-        let lane = &self.lanes[book.lane(id)?];
-        let patience = book.patience(id);
-        Some(if lane.waited.is_some() && lane.pending.contains(&id) {
-            lane.server.unopened(&patience)
-        } else {
-            lane.server.error(Lost::TimedOut, &patience)
-        })
-    }
-
-    /// The end of a request that has no result yet.
-    pub(crate) fn fail(&self, book: &mut impl Book, id: u64, error: Error) {
-        if let Some(index) = book.lane(id) {
+    /// The time of these is up: those without a result get their error.
+    pub(crate) fn end(&mut self, book: &mut impl Book, ids: &[u64]) {
+        let late: Vec<(u64, usize, Error)> = ids
+            .iter()
+            .filter_map(|id| {
+                let (index, patience) = book.find(*id)?;
+                let lane = &self.lanes[index];
+                let unopened = lane.waited.is_some() && lane.pending.contains(id);
+                let error = if unopened {
+                    lane.server.unopened(&patience)
+                } else {
+                    lane.server.error(Lost::TimedOut, &patience)
+                };
+                Some((*id, index, error))
+            })
+            .collect();
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        self.forget(|id| sorted.binary_search(&id).is_ok());
+        // What came in the last moment.
+        self.hand_over(book);
+        for (id, index, error) in late {
             finish(&self.lanes[index].server, book, id, Err(error));
         }
     }
@@ -297,8 +306,10 @@ impl Lane {
 }
 
 fn finish(server: &Server, book: &mut impl Book, id: u64, result: Result<Reply, Error>) {
-    server.note(&result, book.patience(id).since);
-    book.done(id, result);
+    if let Some((_, patience)) = book.find(id) {
+        server.note(&result, patience.since);
+        book.done(id, result);
+    }
 }
 
 /// Has a connection made by a thread of its own, so that other servers are not waited for.

@@ -11,11 +11,13 @@
 //! - [`protocol`]: requests to bytes and bytes to replies, without sockets.
 
 pub mod admin;
+mod answer;
 mod batch;
 pub mod cache;
 mod client;
 pub mod config;
 mod connection;
+mod driver;
 mod error;
 pub mod event;
 mod failover;

@@ -108,11 +108,14 @@ impl Desk {
         found.map(|(_, reply)| reply)
     }
 
-    /// All replies. The thread looks at everything else after this, too.
+    /// All replies.
     pub(crate) fn take_all(&self, into: &mut Vec<(u64, Delivered)>) {
-        let mut tray = self.tray();
-        tray.called = false;
-        into.append(&mut tray.replies);
+        into.append(&mut self.tray().replies);
+    }
+
+    /// From here on the thread looks at everything; what happens later wakes it.
+    pub(crate) fn look(&self) {
+        self.tray().called = false;
     }
 
     /// Sleeps until the thread is woken, or the time is up.
