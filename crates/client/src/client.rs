@@ -7,12 +7,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, ConfigError, Failover};
+use arc_swap::ArcSwap;
+
+use crate::config::{Apart, Config, ConfigError, Failover};
+use crate::discovery::{DiscoveryError, Follower, Source};
 use crate::error::Error;
-use crate::failover::{self, Gutter, Search};
-use crate::placement::{Placement, ServerIndex, Servers};
+use crate::failover::{self, Search};
+use crate::placement::{self, ServerIndex};
 use crate::protocol::{Reply, Request};
-use crate::server::Server;
+use crate::set::Set;
 use crate::statistics::ServerStatistics;
 
 /// Servers, and the connections to them. A clone shares them.
@@ -20,11 +23,31 @@ use crate::statistics::ServerStatistics;
 pub struct Client(Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     config: Config,
-    placement: Placement,
-    servers: Vec<Server>,
-    gutter: Option<Gutter>,
+    set: ArcSwap<Set>,
+}
+
+impl Shared {
+    /// Other servers from now on. What is being asked is answered by those it was sent to.
+    pub(crate) fn replace(
+        &self,
+        servers: Vec<placement::Server>,
+        apart: Vec<Apart>,
+    ) -> Result<(), ConfigError> {
+        let config = Config {
+            servers,
+            apart,
+            ..self.config.clone()
+        };
+        let set = self.set.load().replaced(&config)?;
+        self.set.store(Arc::new(set));
+        Ok(())
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
 }
 
 /// Where a request goes.
@@ -54,48 +77,59 @@ impl Client {
     /// # Errors
     /// Keys cannot be placed on these servers as the scheme wants it.
     pub fn new(config: Config) -> Result<Client, ConfigError> {
-        let servers = Servers::new(config.servers.clone())?;
-        let placement = Placement::new(&servers, &config.scheme)?;
-        let servers = servers
-            .list()
-            .iter()
-            .enumerate()
-            .map(|(index, server)| Server::new(server, &config.of_server(index)))
-            .collect();
-        let gutter = Gutter::new(&config)?;
-        Ok(Client(Arc::new(Shared {
-            config,
-            placement,
-            servers,
-            gutter,
-        })))
+        let set = ArcSwap::from_pointee(Set::new(&config)?);
+        Ok(Client(Arc::new(Shared { config, set })))
     }
 
-    /// What it was made from.
+    /// What it was made from; its servers may have been replaced since.
     pub fn config(&self) -> &Config {
         &self.0.config
     }
 
     /// The server of a key, the prefix not counted by the caller.
     pub fn place(&self, key: &[u8]) -> ServerIndex {
-        self.0.placement.place(&self.prefixed(key))
+        self.0.set.load().placement.place(&self.prefixed(key))
     }
 
     /// Every server, in the order of the configuration.
     pub fn servers(&self) -> impl Iterator<Item = ServerIndex> {
-        (0..self.0.servers.len() as u32).map(ServerIndex::new)
+        (0..self.0.set.load().servers.len() as u32).map(ServerIndex::new)
     }
 
     /// What was counted of each server, in the order of the configuration; those of the gutter come last.
     pub fn statistics(&self) -> Vec<ServerStatistics> {
-        let gutter = self.0.gutter.iter().flat_map(|gutter| &gutter.servers);
-        let servers = self.0.servers.iter().chain(gutter);
+        let set = self.0.set.load();
+        let gutter = set.gutter.iter().flat_map(|gutter| &gutter.servers);
+        let servers = set.servers.iter().map(|server| &**server).chain(gutter);
         servers.map(|server| server.standing().statistics()).collect()
     }
 
     /// Sets a server offline, or online again: it keeps its keys, and requests for it are requests to a server that is down.
+    ///
+    /// # Panics
+    /// There is no such server.
     pub fn set_offline(&self, server: ServerIndex, offline: bool) {
-        self.0.servers[server.get()].standing().set_offline(offline);
+        self.0.set.load().servers[server.get()]
+            .standing()
+            .set_offline(offline);
+    }
+
+    /// Other servers from now on, for all who share this client. Connections to servers that stay, and what is known of these,
+    /// stay too; what is being asked is answered by those it was sent to. A [`ServerIndex`] is one of the new list.
+    ///
+    /// # Errors
+    /// Keys cannot be placed on these servers; then nothing has changed.
+    pub fn reconfigure(&self, servers: Vec<placement::Server>) -> Result<(), ConfigError> {
+        self.0.replace(servers, Vec::new())
+    }
+
+    /// Takes the servers from somewhere: at once, and again each time so long has passed, by a thread that ends with the returned
+    /// [`Follower`] or with the client. If they cannot be read later on, they stay as they are, and the hook is told.
+    ///
+    /// # Errors
+    /// They cannot be read now.
+    pub fn follow(&self, source: Source, every: Duration) -> Result<Follower, DiscoveryError> {
+        Follower::start(&self.0, source, every)
     }
 
     /// Asks, and waits for the reply. A quiet request is not waited for: its reply is [`Reply::Alive`], which says that it is
@@ -141,7 +175,7 @@ impl Client {
     }
 
     fn call_until(&self, request: Request<'_>, route: Route<'_>, deadline: Instant) -> Result<Reply, Error> {
-        let shared = &*self.0;
+        let set = self.0.set.load();
         let key = match route {
             Route::As(key) => key.to_vec(),
             Route::Key | Route::Server(_) => request.key().unwrap_or_default().to_vec(),
@@ -149,18 +183,21 @@ impl Client {
         let key = self.prefixed(&key);
         let own = match route {
             Route::Server(index) => index,
-            Route::Key | Route::As(_) => shared.placement.place(&key),
+            Route::Key | Route::As(_) => set.placement.place(&key),
         };
-        let server = &shared.servers[own.get()];
+        let Some(server) = set.servers.get(own.get()) else {
+            return Err(Error::Connect {
+                server: format!("server {}", own.get()),
+                reason: format!("there are only {} servers now", set.servers.len()),
+            });
+        };
         let request = self.with_prefix(request);
-        if shared.config.failover == Failover::Error || matches!(route, Route::Server(_)) {
+        if self.0.config.failover == Failover::Error || matches!(route, Route::Server(_)) {
             return server.call(request, deadline);
         }
         let search = Search {
-            failover: &shared.config.failover,
-            gutter: shared.gutter.as_ref(),
-            placement: &shared.placement,
-            servers: &shared.servers,
+            failover: &self.0.config.failover,
+            set: &set,
             key: &key,
             own,
             deadline,

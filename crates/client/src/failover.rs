@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::placement::{Placement, ServerIndex, Servers};
 use crate::protocol::{Arith, Delete, Get, Reply, Request, Store, Touch};
 use crate::server::Server;
+use crate::set::Set;
 
 /// What to do after a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,9 +86,7 @@ pub(crate) fn again<'b>(request: &'b Request<'_>) -> Request<'b> {
 /// A failed request as it looks for somebody else to answer it.
 pub(crate) struct Search<'a> {
     pub(crate) failover: &'a Failover,
-    pub(crate) gutter: Option<&'a Gutter>,
-    pub(crate) placement: &'a Placement,
-    pub(crate) servers: &'a [Server],
+    pub(crate) set: &'a Set,
     /// What its server was found by.
     pub(crate) key: &'a [u8],
     /// Its server.
@@ -105,7 +104,7 @@ impl Search<'_> {
         error: Error,
         mut ask: impl FnMut(&Server, Request<'_>) -> Result<Reply, Error>,
     ) -> Result<Reply, Error> {
-        let recorder = self.servers[self.own.get()].standing().recorder();
+        let recorder = self.set.servers[self.own.get()].standing().recorder();
         match decide(self.failover, request, &error) {
             Decision::Fail => return Err(error),
             Decision::Reply(reply) => {
@@ -118,9 +117,10 @@ impl Search<'_> {
             if Instant::now() >= self.deadline {
                 break;
             }
-            let request = self
-                .gutter
-                .map_or_else(|| again(request), |gutter| gutter.capped(request));
+            let request = match &self.set.gutter {
+                Some(gutter) => gutter.capped(request),
+                None => again(request),
+            };
             match ask(server, again(&request)) {
                 Err(later) if later.is_failure() => {
                     if decide(self.failover, &request, &later) == Decision::Fail {
@@ -134,12 +134,11 @@ impl Search<'_> {
     }
 
     fn others(&self) -> Vec<&Server> {
-        match (self.failover, self.gutter) {
-            (Failover::Next(count), _) => self
-                .placement
+        match (self.failover, &self.set.gutter) {
+            (Failover::Next(count), _) => (self.set.placement)
                 .others(self.key, self.own, *count as usize)
                 .into_iter()
-                .map(|index| &self.servers[index.get()])
+                .map(|index| &*self.set.servers[index.get()])
                 .collect(),
             (_, Some(gutter)) => vec![&gutter.servers[gutter.placement.place(self.key).get()]],
             _ => Vec::new(),

@@ -2,6 +2,7 @@
 //!
 //! - [`Client`]: many servers as one, for any number of threads and tasks, over few connections;
 //! - [`config`]: what it is held to, one table of options;
+//! - [`discovery`]: servers from a file, a name, or a cluster that knows its own;
 //! - [`event`], [`statistics`]: what happens to its servers, as it happens and counted;
 //! - [`placement`]: which server has a key, alike to what other clients of memcached do;
 //! - [`value`]: how values are written as bytes and flags, alike to what other clients do;
@@ -10,6 +11,7 @@
 mod client;
 pub mod config;
 mod connection;
+pub mod discovery;
 mod error;
 pub mod event;
 mod failover;
@@ -17,6 +19,7 @@ mod health;
 pub mod placement;
 pub mod protocol;
 mod server;
+mod set;
 mod socket;
 mod standing;
 pub mod statistics;
