@@ -3,6 +3,7 @@
 //! Starts four servers, prints percentiles of many rounds. Nothing is asserted: the numbers depend on the machine.
 
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use scrubjay_client::{Call, Client, Config, Error, State};
 
 const ROUNDS: usize = 1000;
 
-/// Four servers on sockets that stay when one is started again, and on TCP ports.
+/// Four servers on TCP ports, and one on a socket that stays when it is started again.
 struct Fleet {
     program: PathBuf,
     folder: PathBuf,
@@ -32,28 +33,35 @@ impl Fleet {
             children: Vec::new(),
             ports: Vec::new(),
         };
+        let child = fleet.start_on_socket();
+        fleet.children.push(child);
         for number in 0..4 {
-            let (child, port) = fleet.start_one(number);
-            fleet.children.push(child);
-            fleet.ports.push(port);
+            let file = fleet.folder.join(format!("port{number}"));
+            let mut command = fleet.command();
+            command.args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &file);
+            fleet
+                .children
+                .push(command.spawn().expect("the path of a scrubjay"));
+            fleet.ports.push(wait_for(|| port(&file)));
         }
         fleet
     }
 
-    fn socket(&self, number: usize) -> String {
-        self.folder.join(number.to_string()).display().to_string()
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["-t", "1", "-m", "64"]).stderr(Stdio::null());
+        command
     }
 
-    fn start_one(&self, number: usize) -> (Child, u16) {
-        let file = self.folder.join(format!("port{number}"));
-        let _ = std::fs::remove_file(&file);
-        let child = Command::new(&self.program)
-            .args(["-p", "-1", "-t", "1", "-m", "64", "-s", &self.socket(number)])
-            .env("MEMCACHED_PORT_FILENAME", &file)
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the path of a scrubjay");
-        (child, port(&file))
+    fn socket(&self) -> String {
+        self.folder.join("socket").display().to_string()
+    }
+
+    fn start_on_socket(&self) -> Child {
+        let mut command = self.command();
+        let child = command.args(["-s", &self.socket()]).spawn();
+        wait_for(|| UnixStream::connect(self.socket()).ok());
+        child.expect("the path of a scrubjay")
     }
 }
 
@@ -67,19 +75,19 @@ impl Drop for Fleet {
     }
 }
 
-/// The port of the first line, once it is written.
-fn port(file: &Path) -> u16 {
+fn wait_for<T>(ask: impl Fn() -> Option<T>) -> T {
     loop {
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        let port = text
-            .lines()
-            .next()
-            .and_then(|line| line.rsplit(' ').next()?.parse().ok());
-        if let Some(port) = port {
-            return port;
+        if let Some(answer) = ask() {
+            return answer;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// The port of the file's first line, once it is written.
+fn port(file: &Path) -> Option<u16> {
+    let text = std::fs::read_to_string(file).ok()?;
+    text.lines().next()?.rsplit(' ').next()?.parse().ok()
 }
 
 fn get(client: &Client, key: &str) -> Result<Reply, Error> {
@@ -217,8 +225,13 @@ fn silence() {
 
 /// K12: one of four is killed and started again while its keys are asked for.
 fn death(fleet: &mut Fleet) {
-    let servers = (0..4).map(|number| Server::new(fleet.socket(number), 0));
-    let mut config = Config::new(servers.collect());
+    let mut servers = vec![Server::new(fleet.socket(), 0)];
+    servers.extend(
+        fleet.ports[..3]
+            .iter()
+            .map(|port| Server::new("127.0.0.1", *port)),
+    );
+    let mut config = Config::new(servers);
     config.failover = Failover::Miss;
     let interval = config.retry_interval;
     let client = Client::new(config).expect("four servers");
@@ -255,7 +268,7 @@ fn death(fleet: &mut Fleet) {
         })
         .collect();
     tell("a miss of a dead server's key", &mut misses);
-    fleet.children[0] = fleet.start_one(0).0;
+    fleet.children[0] = fleet.start_on_socket();
     let there = Instant::now();
     while state() != State::Up {
         get(&client, &key).expect("a miss");

@@ -5,21 +5,21 @@
 
 use std::borrow::Cow;
 use std::mem;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 
 use crate::answer::{Answer, Place};
-use crate::batch;
-use crate::config::{Config, ConfigError, Failover};
+use crate::config::{Apart, Config, ConfigError, Failover};
 use crate::connection::{Caller, Desk, Patience};
-use crate::driver::{Driver, Kept};
+use crate::discovery::{DiscoveryError, Follower, Source};
+use crate::driver::{AllDone, Done, Kept};
 use crate::error::Error;
-use crate::failover::{self, Gutter, Search};
-use crate::placement::{self, Placement, ServerIndex, Servers};
+use crate::failover::{self, Pursuit, Search};
+use crate::placement::{self, ServerIndex};
 use crate::protocol::{Reply, Request};
-use crate::server::Server;
+use crate::set::Set;
 use crate::statistics::ServerStatistics;
 
 /// Servers, and the connections to them. A clone shares them.
@@ -27,24 +27,49 @@ use crate::statistics::ServerStatistics;
 pub struct Client(Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     config: Config,
-    placement: Placement,
-    places: Vec<placement::Server>,
-    gutter: Option<Gutter>,
     /// What this process has. A child that was forked starts with nothing, and leaves its parent's alone.
-    own: ArcSwap<Own>,
+    set: ArcSwap<Set>,
 }
 
-/// What belongs to one process.
-#[derive(Debug)]
-struct Own {
-    process: u32,
-    /// Those of the gutter come last.
-    servers: Vec<Arc<Server>>,
-    /// Started at first use.
-    driver: OnceLock<Arc<Driver>>,
-    starting: Mutex<()>,
+impl Shared {
+    /// Other servers from now on. What is being asked is answered by those it was sent to.
+    pub(crate) fn replace(
+        &self,
+        servers: Vec<placement::Server>,
+        apart: Vec<Apart>,
+    ) -> Result<(), ConfigError> {
+        let config = Config {
+            servers,
+            apart,
+            ..self.config.clone()
+        };
+        let set = self.set().replaced(&config)?;
+        self.set.store(Arc::new(set));
+        Ok(())
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What this process has.
+    fn set(&self) -> Guard<Arc<Set>> {
+        let set = self.set.load();
+        let process = std::process::id();
+        if set.process == process {
+            return set;
+        }
+        // Threads that this process does not have may have been in the middle of something: it is left as it is.
+        let new = Arc::new(set.afresh(&self.config));
+        let before = self.set.compare_and_swap(&set, new);
+        if before.process != process {
+            mem::forget(Guard::into_inner(before));
+        }
+        mem::forget(Guard::into_inner(set));
+        self.set.load()
+    }
 }
 
 /// Where a request goes.
@@ -74,47 +99,56 @@ impl Client {
     /// # Errors
     /// Keys cannot be placed on these servers as the scheme wants it.
     pub fn new(config: Config) -> Result<Client, ConfigError> {
-        let servers = Servers::new(config.servers.clone())?;
-        let placement = Placement::new(&servers, &config.scheme)?;
-        let places = servers.list().to_vec();
-        let gutter = Gutter::new(&config, places.len())?;
-        let own = Own::new(&places, gutter.as_ref(), &config);
-        Ok(Client(Arc::new(Shared {
-            config,
-            placement,
-            places,
-            gutter,
-            own: ArcSwap::from_pointee(own),
-        })))
+        let set = ArcSwap::from_pointee(Set::new(&config)?);
+        Ok(Client(Arc::new(Shared { config, set })))
     }
 
-    /// What it was made from.
+    /// What it was made from; its servers may have been replaced since.
     pub fn config(&self) -> &Config {
         &self.0.config
     }
 
     /// The server of a key, the prefix not counted by the caller.
     pub fn place(&self, key: &[u8]) -> ServerIndex {
-        self.0.placement.place(&self.prefixed(key))
+        self.0.set().placement.place(&self.prefixed(key))
     }
 
     /// Every server, in the order of the configuration.
     pub fn servers(&self) -> impl Iterator<Item = ServerIndex> {
-        (0..self.0.places.len() as u32).map(ServerIndex::new)
+        (0..self.0.set().count() as u32).map(ServerIndex::new)
     }
 
     /// What was counted of each server, in the order of the configuration; those of the gutter come last.
     pub fn statistics(&self) -> Vec<ServerStatistics> {
-        let own = self.own();
-        own.servers
-            .iter()
-            .map(|server| server.standing().statistics())
-            .collect()
+        let set = self.0.set();
+        let servers = set.servers.iter();
+        servers.map(|server| server.standing().statistics()).collect()
     }
 
     /// Sets a server offline, or online again: it keeps its keys, and requests for it are requests to a server that is down.
+    ///
+    /// # Panics
+    /// There is no such server.
     pub fn set_offline(&self, server: ServerIndex, offline: bool) {
-        self.own().servers[server.get()].standing().set_offline(offline);
+        self.0.set().servers[server.get()].standing().set_offline(offline);
+    }
+
+    /// Other servers from now on, for all who share this client. Connections to servers that stay, and what is known of these,
+    /// stay too; what is being asked is answered by those it was sent to. A [`ServerIndex`] is one of the new list.
+    ///
+    /// # Errors
+    /// Keys cannot be placed on these servers; then nothing has changed.
+    pub fn reconfigure(&self, servers: Vec<placement::Server>) -> Result<(), ConfigError> {
+        self.0.replace(servers, Vec::new())
+    }
+
+    /// Takes the servers from somewhere: at once, and again each time so long has passed, by a thread that ends with the returned
+    /// [`Follower`] or with the client. If they cannot be read later on, they stay as they are, and the hook is told.
+    ///
+    /// # Errors
+    /// They cannot be read now.
+    pub fn follow(&self, source: Source, every: Duration) -> Result<Follower, DiscoveryError> {
+        Follower::start(&self.0, source, every)
     }
 
     /// Asks, and waits for the reply. A quiet request is not waited for: its reply is [`Reply::Alive`], which says that it is
@@ -124,24 +158,21 @@ impl Client {
     /// [`Error`]; an error that the server answers is one, too.
     pub fn call(&self, request: Request<'_>, call: Call<'_>) -> Result<Reply, Error> {
         let patience = self.patience(call);
-        let own = self.own();
-        let index = self.route(&request, call.route);
-        let server = &own.servers[index.get()];
+        let set = self.0.set();
+        let index = self.route(&set, &request, call.route);
+        let server = set.server(index)?;
         let caller = Caller {
-            desk: &Desk::of_thread(own.process),
+            desk: &Desk::of_thread(set.process),
             patience: &patience,
         };
-        let key = self.prefixed_owned(&request);
-        let request = match &key {
-            Some(key) => request.with_key(key),
-            None => request,
-        };
+        let key = self.key_on_wire(&request);
+        let request = with_key(request, key.as_deref());
         if !self.fails_over(call.route) {
             return server.call(request, caller);
         }
         server.call(failover::again(&request), caller).or_else(|error| {
             let placed = self.placed(&request, call.route);
-            self.search(&own, &placed, index)
+            self.search(&set, &placed, index)
                 .end(&request, error, |server, request| server.call(request, caller))
         })
     }
@@ -150,47 +181,30 @@ impl Client {
     /// order of the requests; what did not come in time says so.
     pub fn call_all(&self, requests: Vec<Request<'_>>, call: Call<'_>) -> Vec<Result<Reply, Error>> {
         let patience = self.patience(call);
-        let own = self.own();
-        let routes: Vec<usize> = requests
-            .iter()
-            .map(|request| self.route(request, call.route).get())
-            .collect();
-        let keys: Vec<Option<Vec<u8>>> = requests
-            .iter()
-            .map(|request| self.prefixed_owned(request))
-            .collect();
-        let requests: Vec<Request<'_>> = requests
-            .into_iter()
-            .zip(&keys)
-            .map(|(request, key)| match key {
-                Some(key) => request.with_key(key),
-                None => request,
-            })
+        let set = self.0.set();
+        let routes = match self.routes(&set, &requests, call.route) {
+            Ok(routes) => routes,
+            Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let keys: Vec<_> = requests.iter().map(|request| self.key_on_wire(request)).collect();
+        let requests = requests.into_iter().zip(&keys);
+        let requests: Vec<_> = requests
+            .map(|(request, key)| with_key(request, key.as_deref()))
             .collect();
         if !self.fails_over(call.route) {
-            return own.ask_all(requests, &routes, patience);
+            return set.ask_all(requests, &routes, patience);
         }
-        let mut replies = own.ask_all(requests.iter().map(failover::again).collect(), &routes, patience);
-        let placed: Vec<Cow<'_, [u8]>> = requests
+        let mut replies = set.ask_all(requests.iter().map(failover::again).collect(), &routes, patience);
+        let placed: Vec<_> = requests
             .iter()
             .map(|request| self.placed(request, call.route))
             .collect();
         let searches: Vec<_> = (0..requests.len())
             .filter(|at| replies[*at].as_ref().is_err_and(Error::is_failure))
-            .map(|at| {
-                (
-                    at,
-                    self.search(&own, &placed[at], ServerIndex::new(routes[at] as u32)),
-                )
-            })
+            .map(|at| (at, self.search(&set, &placed[at], routes[at])))
             .collect();
-        failover::end_all(
-            &requests,
-            &mut replies,
-            &searches,
-            &patience,
-            |requests, routes| own.ask_all(requests, routes, patience),
-        );
+        let ask = |requests: Vec<Request<'_>>, routes: &[usize]| set.ask_all(requests, routes, patience);
+        failover::end_all(&requests, &mut replies, &searches, &patience, ask);
         replies
     }
 
@@ -202,13 +216,10 @@ impl Client {
         call: Call<'_>,
         done: impl FnOnce(Result<Reply, Error>) + Send + 'static,
     ) {
-        let own = self.own();
-        match own.driver() {
-            Ok(driver) => {
-                driver.call(self.keep(request, call), self.patience(call), Box::new(done));
-            }
-            Err(error) => done(Err(error)),
-        }
+        let set = self.0.set();
+        let index = self.route(&set, &request, call.route);
+        // That there is none is told once, below.
+        let _ = self.begin(&set, index, request, call, Box::new(done));
     }
 
     /// [`Client::call_all`] as [`Client::start`].
@@ -218,14 +229,28 @@ impl Client {
         call: Call<'_>,
         done: impl FnOnce(Vec<Result<Reply, Error>>) + Send + 'static,
     ) {
-        let own = self.own();
-        match own.driver() {
-            Ok(driver) => {
-                let keep = |request| self.keep(request, call);
-                let kept = requests.into_iter().map(keep).collect();
-                driver.call_all(kept, self.patience(call), Box::new(done));
-            }
-            Err(error) => done(requests.iter().map(|_| Err(error.clone())).collect()),
+        let set = self.0.set();
+        let routed = self.routes(&set, &requests, call.route);
+        let (routes, driver) = match routed.and_then(|routes| Ok((routes, set.driver()?))) {
+            Ok(found) => found,
+            Err(error) => return done(requests.iter().map(|_| Err(error.clone())).collect()),
+        };
+        let asked = requests.into_iter().zip(routes);
+        if !self.fails_over(call.route) {
+            let kept = asked.map(|(request, index)| self.keep(request, index)).collect();
+            driver.call_all(kept, self.patience(call), Box::new(done));
+            return;
+        }
+        let all = All::new(asked.len(), Box::new(done));
+        for (at, (request, index)) in asked.enumerate() {
+            let all = all.clone();
+            let _ = self.begin(
+                &set,
+                index,
+                request,
+                call,
+                Box::new(move |reply| all.put(at, reply)),
+            );
         }
     }
 
@@ -236,25 +261,48 @@ impl Client {
         call: Call<'_>,
     ) -> impl Future<Output = Result<Reply, Error>> + Send + use<> {
         let place = Place::default();
-        let own = self.own();
-        let known = match own.driver() {
-            Ok(driver) => {
-                let to = place.clone();
-                let done = move |reply| to.put(reply);
-                let id = driver.call(self.keep(request, call), self.patience(call), Box::new(done));
-                Some((driver.clone(), id))
-            }
-            Err(error) => {
-                place.put(Err(error));
-                None
-            }
-        };
+        let set = self.0.set();
+        let index = self.route(&set, &request, call.route);
+        let to = place.clone();
+        let id = self.begin(&set, index, request, call, Box::new(move |reply| to.put(reply)));
+        let known = id.and_then(|id| Some((set.driver().ok()?.clone(), id)));
         Answer::new(place, known)
     }
 
+    /// Asks by the driver; gives the name by which it can be forgotten, if there is anything to forget.
+    fn begin(
+        &self,
+        set: &Arc<Set>,
+        index: usize,
+        request: Request<'_>,
+        call: Call<'_>,
+        done: Done,
+    ) -> Option<u64> {
+        let patience = self.patience(call);
+        let driver = match set.server(index).and_then(|_| set.driver()) {
+            Ok(driver) => driver,
+            Err(error) => {
+                done(Err(error));
+                return None;
+            }
+        };
+        let kept = self.keep(request, index);
+        if !self.fails_over(call.route) {
+            return Some(driver.call(kept, patience, done));
+        }
+        let pursuit = Pursuit {
+            set: set.clone(),
+            failover: self.0.config.failover.clone(),
+            placed: kept.with_ref(|request| self.placed(request, call.route).into_owned()),
+            own: index,
+            kept: kept.clone(),
+            patience,
+        };
+        Some(driver.call(kept, patience, Box::new(move |reply| pursuit.end(reply, done))))
+    }
+
     /// A request that outlives the call, with the key that goes over the wire.
-    fn keep(&self, request: Request<'_>, call: Call<'_>) -> Kept {
-        let server = self.route(&request, call.route).get();
+    fn keep(&self, request: Request<'_>, server: usize) -> Kept {
         let key = request.key().map(|key| self.prefixed(key).into());
         Kept::new(key.unwrap_or_default(), request, server)
     }
@@ -263,36 +311,29 @@ impl Client {
         Patience::new(Instant::now(), call.timeout.unwrap_or(self.0.config.timeout))
     }
 
-    /// What this process has.
-    fn own(&self) -> Guard<Arc<Own>> {
-        let own = self.0.own.load();
-        let process = std::process::id();
-        if own.process == process {
-            return own;
-        }
-        // Threads that this process does not have may have been in the middle of something: it is left as it is.
-        let new = Arc::new(Own::new(&self.0.places, self.0.gutter.as_ref(), &self.0.config));
-        let before = self.0.own.compare_and_swap(&own, new);
-        if before.process != process {
-            mem::forget(Guard::into_inner(before));
-        }
-        mem::forget(Guard::into_inner(own));
-        self.0.own.load()
-    }
-
-    fn route(&self, request: &Request<'_>, route: Route<'_>) -> ServerIndex {
+    fn route(&self, set: &Set, request: &Request<'_>, route: Route<'_>) -> usize {
         match (route, request.key()) {
-            (Route::Server(index), _) => index,
-            (Route::As(key), _) | (Route::Key, Some(key)) => self.place(key),
-            (Route::Key, None) => ServerIndex::new(0),
+            (Route::Server(index), _) => index.get(),
+            (Route::As(key), _) | (Route::Key, Some(key)) => set.placement.place(&self.prefixed(key)).get(),
+            (Route::Key, None) => 0,
         }
     }
 
-    /// What the server is found by.
+    /// The server of each; an error if there is none.
+    fn routes(&self, set: &Set, requests: &[Request<'_>], route: Route<'_>) -> Result<Vec<usize>, Error> {
+        if let Route::Server(index) = route {
+            set.server(index.get())?;
+        }
+        Ok(requests
+            .iter()
+            .map(|request| self.route(set, request, route))
+            .collect())
+    }
+
+    /// What the server of a request that has its key on the wire was found by.
     fn placed<'a>(&self, request: &'a Request<'_>, route: Route<'a>) -> Cow<'a, [u8]> {
         match route {
             Route::As(key) => self.prefixed(key),
-            // The prefix is in front of it already.
             Route::Key | Route::Server(_) => request.key().unwrap_or_default().into(),
         }
     }
@@ -302,14 +343,12 @@ impl Client {
         self.0.config.failover != Failover::Error && !matches!(route, Route::Server(_))
     }
 
-    fn search<'a>(&'a self, own: &'a Own, key: &'a [u8], server: ServerIndex) -> Search<'a> {
+    fn search<'a>(&'a self, set: &'a Set, key: &'a [u8], own: usize) -> Search<'a> {
         Search {
             failover: &self.0.config.failover,
-            gutter: self.0.gutter.as_ref(),
-            placement: &self.0.placement,
-            servers: &own.servers,
+            set,
             key,
-            own: server,
+            own,
         }
     }
 
@@ -321,66 +360,58 @@ impl Client {
     }
 
     /// The request's key behind the prefix, if there is one.
-    fn prefixed_owned(&self, request: &Request<'_>) -> Option<Vec<u8>> {
+    fn key_on_wire(&self, request: &Request<'_>) -> Option<Vec<u8>> {
         let key = request.key().filter(|_| !self.0.config.prefix.is_empty())?;
         Some([&self.0.config.prefix, key].concat())
     }
 }
 
-impl Own {
-    fn ask_all(
-        &self,
-        requests: Vec<Request<'_>>,
-        routes: &[usize],
-        patience: Patience,
-    ) -> Vec<Result<Reply, Error>> {
-        // As long as the slowest of them may take, if each may take less than the call.
-        let slowest = routes
-            .iter()
-            .map(|server| self.servers[*server].read_timeout())
-            .max_by_key(|time| time.unwrap_or(Duration::MAX))
-            .flatten();
-        let patience = patience.at_most(slowest);
-        batch::call(
-            &self.servers,
-            Desk::of_thread(self.process),
-            requests,
-            routes,
-            patience,
-        )
+fn with_key<'a>(request: Request<'a>, key: Option<&'a [u8]>) -> Request<'a> {
+    match key {
+        Some(key) => request.with_key(key),
+        None => request,
+    }
+}
+
+/// Replies of many requests that come one by one.
+struct All(Mutex<AllState>);
+
+struct AllState {
+    replies: Vec<Option<Result<Reply, Error>>>,
+    left: usize,
+    done: Option<AllDone>,
+}
+
+impl All {
+    fn new(count: usize, done: AllDone) -> Arc<All> {
+        let all = Arc::new(All(Mutex::new(AllState {
+            replies: (0..count).map(|_| None).collect(),
+            left: count,
+            done: Some(done),
+        })));
+        all.deliver();
+        all
     }
 
-    fn new(places: &[placement::Server], gutter: Option<&Gutter>, config: &Config) -> Own {
-        let own = places
-            .iter()
-            .enumerate()
-            .map(|(index, place)| Arc::new(Server::new(place, &config.of_server(index))));
-        // None of them is set apart.
-        let alike = config.of_server(usize::MAX);
-        let gutter = gutter.into_iter().flat_map(|gutter| &gutter.places);
-        Own {
-            process: std::process::id(),
-            servers: own
-                .chain(gutter.map(|place| Arc::new(Server::new(place, &alike))))
-                .collect(),
-            driver: OnceLock::new(),
-            starting: Mutex::default(),
+    fn put(&self, at: usize, reply: Result<Reply, Error>) {
+        {
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.left -= usize::from(state.replies[at].replace(reply).is_none());
         }
+        self.deliver();
     }
 
-    /// The thread for callers who do not wait.
-    fn driver(&self) -> Result<&Arc<Driver>, Error> {
-        if let Some(driver) = self.driver.get() {
-            return Ok(driver);
+    /// Tells once, when nothing is left.
+    fn deliver(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.left > 0 {
+            return;
         }
-        let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(driver) = self.driver.get() {
-            return Ok(driver);
+        let replies = mem::take(&mut state.replies);
+        let done = state.done.take();
+        drop(state);
+        if let Some(done) = done {
+            done(replies.into_iter().flatten().collect());
         }
-        let started = Driver::start(&self.servers).map_err(|error| Error::Connect {
-            server: "the client".to_owned(),
-            reason: format!("no thread for it: {error}"),
-        })?;
-        Ok(self.driver.get_or_init(|| Arc::new(started)))
     }
 }

@@ -6,7 +6,7 @@ mod desk;
 pub(crate) mod open;
 mod patience;
 mod roles;
-mod stream;
+pub(crate) mod stream;
 mod watched;
 
 use std::borrow::Cow;

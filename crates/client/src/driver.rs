@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use crate::connection::{Desk, Patience};
 use crate::error::Error;
+use crate::failover::again;
 use crate::gathering::Gathering;
 use crate::protocol::{Reply, Request};
 use crate::server::Server;
@@ -22,7 +23,7 @@ pub(crate) type Done = Box<dyn FnOnce(Result<Reply, Error>) + Send>;
 pub(crate) type AllDone = Box<dyn FnOnce(Vec<Result<Reply, Error>>) + Send>;
 
 /// A request that lives as long as it has to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Kept {
     key: Box<[u8]>,
     /// All but the key.
@@ -38,6 +39,11 @@ impl Kept {
             request: request.into_owned(),
             server,
         }
+    }
+
+    /// Looks at the whole of it.
+    pub(crate) fn with_ref<T>(&self, act: impl FnOnce(&Request<'_>) -> T) -> T {
+        act(&again(&self.request).with_key(&self.key))
     }
 
     fn with<T>(&mut self, act: impl FnOnce(&mut Request<'_>) -> T) -> T {

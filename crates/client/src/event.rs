@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::discovery::DiscoveryError;
 use crate::error::Error;
 
 /// What has happened to a server.
@@ -38,6 +39,8 @@ pub enum What<'a> {
     },
     /// The server answers again.
     Up,
+    /// The list of servers that is followed could not be read; [`Event::server`] says where it comes from.
+    NoList(&'a DiscoveryError),
 }
 
 type OnEvent = dyn Fn(&Event<'_>) + Send + Sync;

@@ -8,13 +8,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use std::vec::IntoIter;
 
 use crate::config::{Config, ConfigError, Failover};
 use crate::connection::Patience;
+use crate::driver::{Done, Kept};
 use crate::error::Error;
 use crate::placement::{self, Placement, ServerIndex, Servers};
 use crate::protocol::{Arith, Delete, Get, Reply, Request, Store, Touch};
 use crate::server::Server;
+use crate::set::Set;
 
 /// What to do after a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,14 +90,11 @@ pub(crate) fn again<'b>(request: &'b Request<'_>) -> Request<'b> {
 /// A failed request as it looks for somebody else to answer it.
 pub(crate) struct Search<'a> {
     pub(crate) failover: &'a Failover,
-    pub(crate) gutter: Option<&'a Gutter>,
-    pub(crate) placement: &'a Placement,
-    /// Those of the gutter come last.
-    pub(crate) servers: &'a [Arc<Server>],
+    pub(crate) set: &'a Set,
     /// What its server was found by.
     pub(crate) key: &'a [u8],
-    /// Its server.
-    pub(crate) own: ServerIndex,
+    /// The index of its server.
+    pub(crate) own: usize,
 }
 
 impl Search<'_> {
@@ -112,7 +112,7 @@ impl Search<'_> {
         }
         for other in self.others() {
             let request = self.adapted(request);
-            match ask(&self.servers[other], again(&request)) {
+            match ask(&self.set.servers[other], again(&request)) {
                 Err(later) if self.goes_on(&request, &later) => {}
                 result => return result,
             }
@@ -122,7 +122,7 @@ impl Search<'_> {
 
     /// What the caller gets without anybody else being asked.
     fn first_end(&self, request: &Request<'_>, error: &Error) -> Option<Result<Reply, Error>> {
-        let recorder = self.servers[self.own.get()].standing().recorder();
+        let recorder = self.set.servers[self.own].standing().recorder();
         match decide(self.failover, request, error) {
             Decision::Fail => Some(Err(error.clone())),
             Decision::Reply(reply) => {
@@ -143,22 +143,90 @@ impl Search<'_> {
 
     /// The request as others are asked it.
     fn adapted<'b>(&self, request: &'b Request<'_>) -> Request<'b> {
-        self.gutter
-            .map_or_else(|| again(request), |gutter| gutter.capped(request))
+        match &self.set.gutter {
+            Some(gutter) => gutter.capped(request),
+            None => again(request),
+        }
     }
 
     /// Who is asked, one after the other, by their index among the servers.
     fn others(&self) -> Vec<usize> {
-        match (self.failover, self.gutter) {
-            (Failover::Next(count), _) => self
-                .placement
-                .others(self.key, self.own, *count as usize)
+        match (self.failover, &self.set.gutter) {
+            (Failover::Next(count), _) => (self.set.placement)
+                .others(self.key, ServerIndex::new(self.own as u32), *count as usize)
                 .into_iter()
                 .map(ServerIndex::get)
                 .collect(),
-            (_, Some(gutter)) => vec![gutter.first + gutter.placement.place(self.key).get()],
+            (_, Some(gutter)) => vec![self.set.in_gutter(gutter, self.key)],
             _ => Vec::new(),
         }
+    }
+}
+
+/// A request for which nobody waits, with all that is needed to ask others if its server fails.
+pub(crate) struct Pursuit {
+    pub(crate) set: Arc<Set>,
+    pub(crate) failover: Failover,
+    /// What its server was found by.
+    pub(crate) placed: Vec<u8>,
+    /// The index of its server.
+    pub(crate) own: usize,
+    pub(crate) kept: Kept,
+    pub(crate) patience: Patience,
+}
+
+impl Pursuit {
+    /// What came of asking its own server: as [`Search::end`], but nobody waits.
+    pub(crate) fn end(self, reply: Result<Reply, Error>, done: Done) {
+        let error = match reply {
+            Err(error) if error.is_failure() => error,
+            reply => return done(reply),
+        };
+        let search = self.search();
+        match self.kept.with_ref(|request| search.first_end(request, &error)) {
+            Some(end) => done(end),
+            None => {
+                let others = search.others().into_iter();
+                self.ask_next(others, error, done);
+            }
+        }
+    }
+
+    fn search(&self) -> Search<'_> {
+        Search {
+            failover: &self.failover,
+            set: &self.set,
+            key: &self.placed,
+            own: self.own,
+        }
+    }
+
+    fn ask_next(self, mut others: IntoIter<usize>, first: Error, done: Done) {
+        let next = others.next().filter(|_| !self.patience.is_over());
+        let (Some(next), Ok(driver)) = (next, self.set.driver()) else {
+            return done(Err(first));
+        };
+        let driver = driver.clone();
+        let search = self.search();
+        let kept = self.kept.with_ref(|request| {
+            Kept::new(
+                request.key().unwrap_or_default().into(),
+                search.adapted(request),
+                next,
+            )
+        });
+        let patience = self.patience;
+        let further = move |reply| match reply {
+            Err(later)
+                if self
+                    .kept
+                    .with_ref(|request| self.search().goes_on(request, &later)) =>
+            {
+                self.ask_next(others, first, done);
+            }
+            reply => done(reply),
+        };
+        driver.call(kept, patience, Box::new(further));
     }
 }
 
@@ -203,17 +271,14 @@ pub(crate) fn end_all(
 /// Servers that stand in for all others, and keep what they are given for a short time only.
 #[derive(Debug)]
 pub(crate) struct Gutter {
-    placement: Placement,
+    pub(crate) placement: Placement,
     pub(crate) places: Vec<placement::Server>,
-    /// The index of the first of them among all servers.
-    first: usize,
     ttl_secs: i64,
 }
 
 impl Gutter {
-    /// The one that is configured, if there is one; its servers stand behind so many others. Its keys are placed by the same
-    /// scheme.
-    pub(crate) fn new(config: &Config, first: usize) -> Result<Option<Gutter>, ConfigError> {
+    /// The one that is configured, if there is one. Its keys are placed by the same scheme.
+    pub(crate) fn new(config: &Config) -> Result<Option<Gutter>, ConfigError> {
         let Failover::Gutter { servers, ttl } = &config.failover else {
             return Ok(None);
         };
@@ -222,7 +287,6 @@ impl Gutter {
         Ok(Some(Gutter {
             placement,
             places: servers.list().to_vec(),
-            first,
             ttl_secs: ttl.as_secs().clamp(1, EXPTIME_RELATIVE_MAX as u64) as i64,
         }))
     }

@@ -239,7 +239,7 @@ const LIMITS: Limits = Limits {
 mod tests {
     use std::time::Duration;
 
-    use proptest::prelude::*;
+    use proptest::{collection, prop_assert, prop_assert_eq, proptest};
 
     use super::{Admission, Change, Circuit, LIMITS, State};
 
@@ -323,7 +323,7 @@ mod tests {
         /// A request is asked or refused; each result comes after any time and in any order. Two things hold of every history:
         /// nobody asks a server within an interval of its going down, and of an interval there is one probe at a time.
         #[test]
-        fn nobody_asks_a_server_that_is_down(steps in prop::collection::vec((0u8..4, 0u64..60), 1..300)) {
+        fn nobody_asks_a_server_that_is_down(steps in collection::vec((0u8..4, 0u64..60), 1..300)) {
             let circuit = Circuit::new();
             let mut now = 0;
             let mut sent = Vec::new();

@@ -51,7 +51,7 @@ pub(crate) enum Found {
 }
 
 impl Server {
-    /// `config` is that of this server: [`Config::of_server`].
+    /// `config` is that of this server: [`Config::of_one`].
     pub(crate) fn new(place: &placement::Server, config: &Config) -> Server {
         Server {
             standing: Standing::new(place, config),

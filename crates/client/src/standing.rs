@@ -32,7 +32,7 @@ struct Inner {
 }
 
 impl Standing {
-    /// `config` is that of this server: [`Config::of_server`].
+    /// `config` is that of this server: [`Config::of_one`].
     pub(crate) fn new(place: &placement::Server, config: &Config) -> Standing {
         let name = match place.port {
             0 => place.host.clone(),

@@ -101,8 +101,11 @@ pub struct Times {
     pub parse: Histogram,
 }
 
+/// Where a time is.
+pub type TimeOf = fn(&Times) -> &Histogram;
+
 /// The name of each, and where it is.
-pub static TIMES: &[(&str, fn(&Times) -> &Histogram)] = &[
+pub static TIMES: &[(&str, TimeOf)] = &[
     ("connect", |times| &times.connect),
     ("wait", |times| &times.wait),
     ("queue", |times| &times.queue),

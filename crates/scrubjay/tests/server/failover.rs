@@ -1,6 +1,8 @@
 //! One of four servers dies under load and returns, or stands still and goes on: each row of the table in
 //! `docs/client/failover.md`.
 
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use scrubjay_client::placement::{self, ServerIndex};
 use scrubjay_client::protocol::{Arith, Delete, Form, Get, Reply, Request, Store, Touch};
 use scrubjay_client::{Call, Client, Config, Error, Route, State};
 
-use crate::kit::{Dir, PATIENCE, Server, ask, signal, until};
+use crate::kit::{Dir, PATIENCE, Server, ask, scrubjay, signal, until};
 
 /// Which of the four dies.
 const VICTIM: usize = 2;
@@ -19,8 +21,18 @@ const GUTTER_SECS: u64 = 60;
 
 /// Four servers behind sockets whose paths stay when a server is started again, and one for the gutter.
 struct Fleet {
+    servers: Vec<Process>,
     dir: Dir,
-    servers: Vec<Server>,
+}
+
+/// A server that listens on a socket; gone when dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 impl Fleet {
@@ -40,8 +52,18 @@ impl Fleet {
         self.dir.path(&number.to_string()).display().to_string()
     }
 
-    fn start_one(&self, number: usize) -> Server {
-        Server::start(&format!("-m 64 -t 1 -s {}", self.path(number)))
+    /// Starts it, and waits until it listens.
+    fn start_one(&self, number: usize) -> Process {
+        let line = format!("-m 64 -t 1 -s {}", self.path(number));
+        let child = scrubjay(&line).stderr(Stdio::null()).spawn();
+        let process = Process(child.expect("starts"));
+        until(|| UnixStream::connect(self.path(number)).ok()).expect("the server listens in time");
+        process
+    }
+
+    fn kill(&mut self, number: usize) {
+        let child = &mut self.servers[number].0;
+        child.kill().and_then(|()| child.wait()).expect("our child");
     }
 
     fn place(&self, number: usize) -> placement::Server {
@@ -69,7 +91,8 @@ impl Fleet {
 
     /// What a server itself says of a key.
     fn look(&self, number: usize, key: &str) -> String {
-        ask(self.servers[number].connect(), &format!("mg {key} t"))
+        let stream = UnixStream::connect(self.path(number)).expect("connects");
+        ask(stream, &format!("mg {key} t"))
     }
 }
 
@@ -219,7 +242,7 @@ fn a_server_that_dies_under_load_is_replaced_as_the_table_says_and_returns() {
         assert_eq!(call(&client, "set", &key), "stored");
         let fleet = &mut fleet;
         under_load(&client, || {
-            signal(fleet.servers[VICTIM].child.id(), "KILL");
+            fleet.kill(VICTIM);
             until(|| (state(&client) != State::Up).then_some(())).expect("the load notices");
             let (alone, together) = expected(&failover);
             for (name, expected) in ROWS.into_iter().zip(alone) {
@@ -284,7 +307,7 @@ fn what_is_in_doubt_is_never_done_a_second_time() {
         let client = Client::new(config).expect("four servers");
         let key = key_of(&client, VICTIM, "held");
         assert_eq!(call(&client, "set", &key), "stored");
-        signal(fleet.servers[VICTIM].child.id(), "STOP");
+        signal(fleet.servers[VICTIM].0.id(), "STOP");
         for name in ROWS {
             let expected = match (&failover, name) {
                 (Failover::Miss, "get" | "gets") => "miss",
@@ -303,7 +326,7 @@ fn what_is_in_doubt_is_never_done_a_second_time() {
             "stored",
             "the others are not concerned"
         );
-        signal(fleet.servers[VICTIM].child.id(), "CONT");
+        signal(fleet.servers[VICTIM].0.id(), "CONT");
         let back = until(|| (call(&client, "get", &key) == "hit").then_some(()));
         assert_eq!(back, Some(()), "{failover:?}: it has kept what it had");
         for server in (0..5).filter(|server| *server != VICTIM) {
@@ -359,4 +382,42 @@ fn keys_are_shared_by_weight_and_counted_by_server() {
             .count() as u64
     };
     assert_eq!(client.servers().map(placed).collect::<Vec<_>>(), misses);
+}
+
+#[test]
+fn servers_that_stay_in_the_list_keep_their_connections() {
+    let servers: Vec<Server> = (0..3).map(|_| Server::start("-m 64")).collect();
+    let place = |number: usize| placement::Server::new("127.0.0.1", servers[number].ports[0]);
+    let client = Client::new(Config::new(vec![place(0), place(1)])).expect("two servers");
+    let touch_all = |client: &Client| {
+        for server in client.servers() {
+            let at = Call {
+                route: Route::Server(server),
+                ..Call::default()
+            };
+            assert_eq!(outcome(&client.call(Request::Noop, at)), "another reply");
+        }
+    };
+    touch_all(&client);
+    let last = client.servers().last().expect("two servers");
+    client
+        .reconfigure(vec![place(2), place(1), place(0)])
+        .expect("three servers");
+    touch_all(&client);
+    let connects: Vec<u64> = (client.statistics().iter())
+        .map(|server| server.counters.connects)
+        .collect();
+    assert_eq!(connects, [1, 1, 1]);
+    client.reconfigure(vec![place(1)]).expect("one server");
+    touch_all(&client);
+    assert_eq!(client.statistics()[0].counters.requests, 3);
+    let gone = Call {
+        route: Route::Server(last),
+        ..Call::default()
+    };
+    assert_eq!(
+        outcome(&client.call(Request::Noop, gone)),
+        "error",
+        "there is no such server"
+    );
 }
