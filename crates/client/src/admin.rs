@@ -81,13 +81,18 @@ impl fmt::Display for AdminError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AdminError::Connection { server, reason } => {
-                write!(f, "{server}: {reason}; check that the server runs and can be reached")
+                write!(
+                    f,
+                    "{server}: {reason}; check that the server runs and can be reached"
+                )
             }
             AdminError::Refused { server, words } => {
                 let advice = match words.as_str() {
                     "ERROR metadump not allowed" => "it was started with -X",
                     "CLIENT_ERROR lru crawler disabled" => "send it `lru_crawler enable` first",
-                    busy if busy.starts_with("BUSY") => "another list is being made; try again when it is done",
+                    busy if busy.starts_with("BUSY") => {
+                        "another list is being made; try again when it is done"
+                    }
                     _ => "see what the server's version can do",
                 };
                 write!(f, "{server} answered {words:?}; {advice}")

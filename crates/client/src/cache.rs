@@ -64,7 +64,9 @@ pub enum Swap {
 
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("Cache")
+            .field("client", &self.client)
+            .finish_non_exhaustive()
     }
 }
 

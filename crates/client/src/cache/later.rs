@@ -7,9 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::{
-    Cache, CacheError, Cas, Many, Put, Swap, Ttl, is_done, many, number, store, swapped, with_cas,
-};
+use super::{Cache, CacheError, Cas, Many, Put, Swap, Ttl, is_done, many, number, store, swapped, with_cas};
 use crate::protocol::{Arith, Delete, Get, Reply, Request, Store, StoreMode, Touch};
 use crate::value::{Stored, Value};
 
@@ -191,11 +189,7 @@ impl Cache {
     ///
     /// # Errors
     /// As there.
-    pub async fn touch_async(
-        &self,
-        key: impl AsRef<[u8]>,
-        ttl: impl Into<Ttl>,
-    ) -> Result<bool, CacheError> {
+    pub async fn touch_async(&self, key: impl AsRef<[u8]>, ttl: impl Into<Ttl>) -> Result<bool, CacheError> {
         let request = Request::Touch(Touch {
             key: key.as_ref(),
             exptime: ttl.into().exptime(),

@@ -195,7 +195,12 @@ impl Cache {
             Role::Lead(pilot) => Some(pilot),
             Role::Follow(_) => None,
         };
-        let lease = placeholder.then_some(Lease { cache: self, key, cas });
+        // One that is made and not needed would be given up.
+        let lease = placeholder.then(|| Lease {
+            cache: self,
+            key,
+            cas,
+        });
         let value = compute()?;
         let store = Store {
             cas: Some(cas),

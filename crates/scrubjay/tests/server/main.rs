@@ -2,12 +2,14 @@
 
 mod admin;
 mod bench;
+mod cache;
 mod client;
 mod config;
 mod dump;
 mod hands;
 mod kit;
 mod lab;
+mod lease;
 mod login;
 mod observe;
 mod options;
