@@ -195,7 +195,8 @@ impl Cache {
             Role::Lead(pilot) => Some(pilot),
             Role::Follow(_) => None,
         };
-        let lease = placeholder.then_some(Lease {
+        // One that is made and not needed would be given up.
+        let lease = placeholder.then(|| Lease {
             cache: self,
             key,
             cas,

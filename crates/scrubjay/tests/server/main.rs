@@ -2,6 +2,7 @@
 
 mod admin;
 mod bench;
+mod cache;
 mod client;
 mod config;
 mod dump;
@@ -9,6 +10,7 @@ mod failover;
 mod hands;
 mod kit;
 mod lab;
+mod lease;
 mod login;
 mod observe;
 mod options;
