@@ -15,7 +15,7 @@ use scrubjay_client::udp::{Options, Reader};
 use scrubjay_client::{Call, Client, Config};
 
 const KEYS: usize = 500;
-const ROUNDS: usize = 200;
+const ROUNDS: usize = 50;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 type Failure = Box<dyn Error>;
@@ -160,7 +160,9 @@ fn measure(client: &Client, servers: &[Process], way: &Way) -> Result<(), Failur
     println!(
         "| {:17} | {:>7} | {:9} | {:8} | {:7} | {:6} | {} |",
         way.name,
-        way.options.receive_buffer.map_or("system".to_owned(), |len| len.to_string()),
+        way.options
+            .receive_buffer
+            .map_or("system".to_owned(), |len| len.to_string()),
         counts.datagrams,
         lost,
         counts.fallback_keys,
