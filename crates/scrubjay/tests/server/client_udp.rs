@@ -99,8 +99,8 @@ fn with_the_window_no_datagram_is_lost_in_a_small_buffer_and_without_it_many_are
 
 #[test]
 fn memcached_answers_as_well() {
-    let server = Server::start_memcached("-U -1");
-    let place = placement::Server::new("127.0.0.1", server.ports[0]);
+    let servers = [Server::start_memcached("-U -1")];
+    let place = placement::Server::new("127.0.0.1", servers[0].ports[0]);
     let client = Client::new(Config::new(vec![place])).expect("a server");
     client
         .call(Request::Store(Store::new(b"k", b"v".as_slice())), Call::default())
@@ -109,7 +109,7 @@ fn memcached_answers_as_well() {
         fallback: false,
         ..Options::default()
     };
-    let mut reader = Reader::with_addresses(&client, addresses(&[server]), options).expect("a reader");
+    let mut reader = Reader::with_addresses(&client, addresses(&servers), options).expect("a reader");
     let found = reader.get_many(&["k", "nothing", ""], PATIENCE);
     let bytes = |found: &Result<Option<scrubjay_client::protocol::Value>, _>| {
         found
