@@ -15,7 +15,7 @@ use scrubjay_client::udp::{Options, Reader};
 use scrubjay_client::{Call, Client, Config};
 
 const KEYS: usize = 500;
-const ROUNDS: usize = 200;
+const ROUNDS: usize = 50;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 type Failure = Box<dyn Error>;

@@ -285,12 +285,18 @@ impl<'a> Fetch<'a> {
         learnt
             .patience
             .answered(now.saturating_duration_since(asked.sent));
+        if !self.read(&mut asked, reply) {
+            self.learnt.counts.strangers += 1;
+            self.learnt.resting.insert(id, now + ID_REST);
+        }
+    }
+
+    /// Takes what a reply says, or its beginning; gives whether all of it is a reply to this request. If not, none of it is
+    /// believed.
+    fn read(&mut self, asked: &mut Asked, reply: &[u8]) -> bool {
         let mut replies = Replies::new();
         if asked.conversation.feed(reply, &mut replies).is_err() {
-            // Something in it is not ours, so none of it is believed.
-            learnt.counts.strangers += 1;
-            learnt.resting.insert(id, now + ID_REST);
-            return;
+            return false;
         }
         for (ticket, reply) in replies {
             let Some((_, place)) = asked.keys.iter().find(|(of, _)| *of == ticket) else {
@@ -306,13 +312,14 @@ impl<'a> Fetch<'a> {
                         for (_, place) in &asked.keys {
                             self.pending[asked.server].push_back(*place);
                         }
-                        return;
+                        return true;
                     }
                     Outcome::Error(error)
                 }
                 Ok(_) | Err(_) => Outcome::Missing,
             };
         }
+        true
     }
 
     /// Nothing is outstanding under this id any more, but something may still come.
@@ -340,9 +347,11 @@ impl<'a> Fetch<'a> {
             .map(|(id, _)| *id)
             .collect();
         for id in late {
-            let Some(asked) = self.give_up(now, id) else {
+            let Some(mut asked) = self.give_up(now, id) else {
                 continue;
             };
+            let beginning = asked.message.beginning();
+            self.read(&mut asked, &beginning);
             let learnt = &mut *self.learnt;
             learnt.counts.lost_requests += 1;
             if learnt.window.lost(asked.keys.len(), asked.number) {
@@ -374,8 +383,10 @@ impl<'a> Fetch<'a> {
     }
 
     /// What has come of each key. Nothing more is waited for.
-    pub(super) fn end(self, now: Instant) -> Vec<Outcome> {
-        for (id, asked) in self.asked {
+    pub(super) fn end(mut self, now: Instant) -> Vec<Outcome> {
+        for (id, mut asked) in std::mem::take(&mut self.asked) {
+            let beginning = asked.message.beginning();
+            self.read(&mut asked, &beginning);
             self.learnt.window.dropped(asked.keys.len());
             self.learnt.resting.insert(id, now + ID_REST);
         }

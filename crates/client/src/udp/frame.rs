@@ -103,6 +103,18 @@ impl Message {
         Added::Whole(whole)
     }
 
+    /// The bytes before the first part that is missing.
+    pub(super) fn beginning(&self) -> Vec<u8> {
+        let mut beginning = Vec::new();
+        for (number, part) in (0..).zip(&self.parts) {
+            if *part.0 != number {
+                break;
+            }
+            beginning.extend_from_slice(part.1);
+        }
+        beginning
+    }
+
     /// What its datagrams have taken of the receive buffer.
     pub(super) fn cost(&self) -> usize {
         self.len + self.parts.len() * (FRAME_LEN + OVERHEAD)

@@ -129,6 +129,7 @@ impl Window {
         self.outstanding -= keys;
     }
 
+    #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.outstanding == 0
     }

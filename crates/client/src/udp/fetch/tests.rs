@@ -288,7 +288,7 @@ fn a_server_that_is_silent_is_left_alone_for_a_while() {
 fn the_id_of_a_request_that_was_given_up_rests() {
     let mut learnt = learnt(1, Form::Meta);
     let mut now = Instant::now();
-    let mut id_of_next = |learnt: &mut Learnt, now: Instant| {
+    let id_of_next = |learnt: &mut Learnt, now: Instant| {
         learnt.next_id = 7;
         let mut fetch = Fetch::new(learnt, keys(0, 1, 1));
         let id = fetch.next(now).expect("a request").id;
