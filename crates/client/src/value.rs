@@ -15,6 +15,7 @@ mod layout;
 mod marshal;
 mod msgpack;
 mod number;
+mod opened;
 mod php;
 mod pickle;
 pub mod profile;
@@ -23,6 +24,7 @@ mod reader;
 pub use compress::{Codec, Compression, Dictionary};
 pub use error::Error;
 pub use layout::{Choice, Layout, Stored};
+pub use opened::{Contents, Packed};
 
 /// A value, as far as the formats agree on what one is.
 #[derive(Debug, Clone, PartialEq)]

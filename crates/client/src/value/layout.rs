@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::profile::Profile;
+use super::opened::Packed;
+use super::profile::{Form, Profile};
 use super::{Compression, Error, Format, Limits, Value};
 
 /// What goes to the server.
@@ -58,19 +59,27 @@ impl Layout {
         let raw = form.write(value)?;
         #[cfg(test)]
         tests::WRITES.set(tests::WRITES.get() + 1);
+        let (flags, bytes) = self.pack(form_bits, raw, choice)?;
+        Ok(Stored {
+            flags,
+            bytes: bytes.into_owned(),
+        })
+    }
+
+    /// Compression, if it pays, of what is written, and the flags of both.
+    pub(super) fn pack<'a>(
+        &self,
+        form_bits: u32,
+        raw: Cow<'a, [u8]>,
+        choice: Choice,
+    ) -> Result<Packed<'a>, Error> {
         if let Some(compression) = &self.compression
             && let Some(small) = compression.shrink(&raw, choice)?
         {
             let flags = form_bits | self.profile.codec_bits(compression.codec)?;
-            return Ok(Stored {
-                flags,
-                bytes: self.prefixed(raw.len(), small)?,
-            });
+            return Ok((flags, Cow::Owned(self.prefixed(raw.len(), small)?)));
         }
-        Ok(Stored {
-            flags: form_bits,
-            bytes: raw.into_owned(),
-        })
+        Ok((form_bits, raw))
     }
 
     fn prefixed(&self, len: usize, small: Vec<u8>) -> Result<Vec<u8>, Error> {
@@ -90,9 +99,20 @@ impl Layout {
     /// # Errors
     /// When flags or bytes are not of this profile, or exceed `limits`.
     pub fn decode(&self, bytes: &[u8], flags: u32, limits: &Limits) -> Result<Value, Error> {
+        let (form, raw) = self.unpack(bytes, flags, limits)?;
+        form.read(raw, limits)
+    }
+
+    /// The form and its bytes, no longer compressed.
+    pub(super) fn unpack<'a>(
+        &self,
+        bytes: &'a [u8],
+        flags: u32,
+        limits: &Limits,
+    ) -> Result<(Form, Cow<'a, [u8]>), Error> {
         let (form, codec) = self.profile.meaning(flags)?;
         let Some(codec) = codec else {
-            return form.read(Cow::Borrowed(bytes), limits);
+            return Ok((form, Cow::Borrowed(bytes)));
         };
         let dictionary = self
             .compression
@@ -121,7 +141,7 @@ impl Layout {
                 raw
             }
         };
-        form.read(Cow::Owned(raw), limits)
+        Ok((form, Cow::Owned(raw)))
     }
 }
 
