@@ -28,6 +28,8 @@ use crate::superblock::Saved;
 use marks::{Marks, pair};
 
 mod marks;
+#[cfg(all(test, not(loom), not(shuttle)))]
+mod tests;
 
 /// Threads at most; more would wait for memory together.
 const THREADS_MAX: usize = 16;

@@ -237,3 +237,20 @@ fn settle(page: &[Line; PAGE_LINES], place: Place, overflow: &[u32; HOME_LINES])
         line.settle(moved, overflow.get(number).copied().unwrap_or(0));
     }
 }
+
+#[cfg(all(test, not(loom), not(shuttle)))]
+impl Index {
+    /// Has each of two slots of different tags name the other's item, as if somebody else had written there.
+    pub(crate) fn swap_two_slots(&self, heap: &Heap) {
+        let (extent, pages, first) = self.tables()[0];
+        let lines = (first..pages).flat_map(|number| &heap.page(extent, number)[..HOME_LINES]);
+        let line = lines.filter(|line| !line.was_moved()).find_map(|line| {
+            let (one, other) = (line.slot(0)?, line.slot(1)?);
+            (one.tag != other.tag).then_some((line, one, other))
+        });
+        let (line, one, other) = line.expect("a line with two items");
+        let named = |slot: Slot, location| Slot { location, ..slot };
+        line.put_back(0, Some(named(one, other.location)));
+        line.put_back(1, Some(named(other, one.location)));
+    }
+}
