@@ -9,6 +9,7 @@ mod hands;
 mod kit;
 mod lab;
 mod login;
+mod near;
 mod observe;
 mod options;
 mod plan;

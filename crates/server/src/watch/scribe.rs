@@ -94,7 +94,11 @@ impl Reader {
     /// Writes a beat if one is due, behind all that was told or said to be missing. Without room there is one later.
     fn beat(&mut self, now: Now, reach: &Reach) {
         let (room, is_behind) = (self.room(), self.skipped > 0);
-        let Some(pulse) = self.pulse.as_mut().filter(|pulse| !is_behind && pulse.is_due(now)) else {
+        let Some(pulse) = self
+            .pulse
+            .as_mut()
+            .filter(|pulse| !is_behind && pulse.is_due(now))
+        else {
             return;
         };
         let end = self.pending.len();

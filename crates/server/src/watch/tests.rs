@@ -206,9 +206,9 @@ fn whatever_changes_what_is_under_a_key_is_told_in_the_order_of_its_numbers() {
     ];
     for request in told {
         let verb = request.split([' ', '\r']).next().expect("a word");
-        let key = request.split_ascii_whitespace().find(|word| {
-            ["a/b", "new", "old", "number", "gone"].contains(word)
-        });
+        let key = request
+            .split_ascii_whitespace()
+            .find(|word| ["a/b", "new", "old", "number", "gone"].contains(word));
         let line = match key {
             Some(key) => format!("at=0:1 key={}", key.replace('/', "%2F")),
             None => "all=1".to_owned(),
@@ -279,10 +279,18 @@ fn beats_begin_when_every_worker_has_passed_and_echo_what_was_sent() {
     other.begin_turn(Now::from_secs(1));
     assert_eq!(round(&mut bench, 1000, "2\r"), "beat=41 at=\n");
     let (_client, _) = bench.connect(1, "set a 0 0 1\r\nx\r\n");
-    assert_eq!(round(&mut bench, 1100, "\n"), "at=0:1 key=a\n", "no news, no beat");
+    assert_eq!(
+        round(&mut bench, 1100, "\n"),
+        "at=0:1 key=a\n",
+        "no news, no beat"
+    );
     assert_eq!(round(&mut bench, 1100, ""), "beat=42 at=0:1\n");
     assert_eq!(round(&mut bench, 1299, ""), "");
-    assert_eq!(round(&mut bench, 1300, ""), "beat=42 at=0:1\n", "a fifth of a second later");
+    assert_eq!(
+        round(&mut bench, 1300, ""),
+        "beat=42 at=0:1\n",
+        "a fifth of a second later"
+    );
 }
 
 #[test]
@@ -300,7 +308,9 @@ fn changes_without_room_leave_a_gap_and_are_told_to_be_missing_before_the_next_b
     let lines: Vec<&str> = text.lines().collect();
     let told = lines.iter().filter(|line| line.ends_with(" key=a")).count();
     assert!((1..1000).contains(&told));
-    let skipped = lines.iter().position(|line| *line == format!("skipped={}", 1000 - told));
+    let skipped = lines
+        .iter()
+        .position(|line| *line == format!("skipped={}", 1000 - told));
     let beat = lines.iter().position(|line| *line == "beat=1 at=0:1000");
     assert!(skipped.is_some() && skipped < beat, "{text}");
 }
