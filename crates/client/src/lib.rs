@@ -6,6 +6,7 @@
 //! - [`config`]: what it is held to, one table of options;
 //! - [`discovery`]: servers from a file, a name, or a cluster that knows its own;
 //! - [`event`], [`statistics`]: what happens to its servers, as it happens and counted;
+//! - [`near`]: copies of values in this process, before a client;
 //! - [`placement`]: which server has a key, alike to what other clients of memcached do;
 //! - [`value`]: how values are written as bytes and flags, alike to what other clients do;
 //! - [`udp`]: multi-gets over datagrams, with a window over all servers;
@@ -25,6 +26,7 @@ pub mod event;
 mod failover;
 mod gathering;
 mod health;
+pub mod near;
 pub mod placement;
 pub mod protocol;
 mod server;
@@ -44,3 +46,4 @@ pub use health::State;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/client/rust.md")]
 mod page {}
+pub use near::NearCache;

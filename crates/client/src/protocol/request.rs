@@ -42,6 +42,8 @@ pub struct Get<'a> {
     pub key: &'a [u8],
     /// The item's CAS number is asked for, too.
     pub with_cas: bool,
+    /// How long the item has to live is asked for, too. Meta only: it is left out elsewhere.
+    pub with_ttl: bool,
     /// A new exptime.
     pub touch: Option<i64>,
     /// On a miss an empty item is made with this exptime, and who made it has won. Meta only.
@@ -56,6 +58,7 @@ impl<'a> Get<'a> {
         Get {
             key,
             with_cas: false,
+            with_ttl: false,
             touch: None,
             vivify: None,
             recache_below: None,

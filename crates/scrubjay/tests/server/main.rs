@@ -13,6 +13,7 @@ mod kit;
 mod lab;
 mod lease;
 mod login;
+mod near;
 mod observe;
 mod options;
 mod plan;
