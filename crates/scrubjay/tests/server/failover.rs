@@ -308,6 +308,8 @@ fn what_is_in_doubt_is_never_done_a_second_time() {
         let key = key_of(&client, VICTIM, "held");
         assert_eq!(call(&client, "set", &key), "stored");
         signal(fleet.servers[VICTIM].0.id(), "STOP");
+        // The signal takes a moment.
+        until(|| (call(&client, "get", &key) != "hit").then_some(())).expect("it stands still");
         for name in ROWS {
             let expected = match (&failover, name) {
                 (Failover::Miss, "get" | "gets") => "miss",
