@@ -323,6 +323,9 @@ fn batches(program: &str) {
     }
 }
 
+/// What it is called, and what measures it with a server's program.
+type Measurement = (&'static str, fn(&str));
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let Some(program) = arguments.next() else {
@@ -330,7 +333,7 @@ fn main() {
         std::process::exit(2);
     };
     let wanted: Vec<String> = arguments.collect();
-    let all: [(&str, fn(&str)); 6] = [
+    let all: [Measurement; 6] = [
         ("single", single),
         ("mutex", mutex),
         ("batches", batches),

@@ -11,7 +11,7 @@ use crate::server::Server;
 /// The requests and what has come of them, in order.
 struct Batch<'a> {
     requests: Vec<Request<'a>>,
-    lanes: Vec<usize>,
+    queues: Vec<usize>,
     results: Vec<Option<Result<Reply, Error>>>,
     /// Without a result.
     left: usize,
@@ -31,12 +31,12 @@ pub(crate) fn call(
     let mut used: Vec<usize> = routes.to_vec();
     used.sort_unstable();
     used.dedup();
-    let lane = |route: &usize| used.binary_search(route).expect("it is one of them");
+    let queue = |route: &usize| used.binary_search(route).expect("it is one of them");
     let mut batch = Batch {
         first: desk.next_ids(requests.len() as u64),
         results: requests.iter().map(|_| None).collect(),
         left: requests.len(),
-        lanes: routes.iter().map(lane).collect(),
+        queues: routes.iter().map(queue).collect(),
         requests,
         patience,
     };
@@ -75,7 +75,7 @@ impl Book for Batch<'_> {
     fn find(&self, id: u64) -> Option<(usize, Patience)> {
         let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
         let open = self.results.get(index)?.is_none();
-        open.then(|| (self.lanes[index], self.patience))
+        open.then(|| (self.queues[index], self.patience))
     }
 
     fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T> {

@@ -31,7 +31,7 @@ pub(crate) trait Book {
 #[derive(Debug)]
 pub(crate) struct Gathering {
     desk: Arc<Desk>,
-    lanes: Vec<Lane>,
+    queues: Vec<Queue>,
     /// Connections on which something of ours is outstanding, or has been a moment ago.
     watched: Vec<Arc<Connection>>,
     tray: Vec<(u64, Delivered)>,
@@ -41,7 +41,7 @@ pub(crate) struct Gathering {
 
 /// What is to be asked of one server.
 #[derive(Debug)]
-struct Lane {
+struct Queue {
     server: Arc<Server>,
     pending: VecDeque<u64>,
     /// The try to connect that is waited for.
@@ -54,7 +54,7 @@ struct Lane {
 
 impl Gathering {
     pub(crate) fn new(servers: &[Arc<Server>], desk: Arc<Desk>, blocking: bool) -> Gathering {
-        let lane = |server: &Arc<Server>| Lane {
+        let queue = |server: &Arc<Server>| Queue {
             server: server.clone(),
             pending: VecDeque::new(),
             waited: None,
@@ -63,21 +63,21 @@ impl Gathering {
         };
         Gathering {
             desk,
-            lanes: servers.iter().map(lane).collect(),
+            queues: servers.iter().map(queue).collect(),
             watched: Vec::new(),
             tray: Vec::new(),
             blocking,
         }
     }
 
-    /// Puts a request into its lane, unless its server is not to be asked.
+    /// Puts a request into its queue, unless its server is not to be asked.
     pub(crate) fn submit(&mut self, book: &mut impl Book, id: u64) {
         let Some((index, patience)) = book.find(id) else {
             return;
         };
-        let lane = &mut self.lanes[index];
-        match lane.server.admit(patience.since) {
-            Ok(()) => lane.pending.push_back(id),
+        let queue = &mut self.queues[index];
+        match queue.server.admit(patience.since) {
+            Ok(()) => queue.pending.push_back(id),
             Err(error) => book.done(id, Err(error)),
         }
     }
@@ -90,8 +90,8 @@ impl Gathering {
     /// Hands over the replies that have come, and asks what can be asked.
     pub(crate) fn step(&mut self, book: &mut impl Book) {
         self.hand_over(book);
-        for index in 0..self.lanes.len() {
-            if !self.lanes[index].pending.is_empty() {
+        for index in 0..self.queues.len() {
+            if !self.queues[index].pending.is_empty() {
                 self.ask(index, book);
             }
         }
@@ -105,32 +105,32 @@ impl Gathering {
             let Some((index, patience)) = book.find(id) else {
                 continue;
             };
-            let lane = &mut self.lanes[index];
+            let queue = &mut self.queues[index];
             match delivered {
                 Ok(reply) => {
-                    lane.lost = 0;
-                    finish(&lane.server, book, id, lane.server.result(reply));
+                    queue.lost = 0;
+                    finish(&queue.server, book, id, queue.server.result(reply));
                 }
                 Err(Lost::Unsent) => again.push((index, id)),
-                Err(lost) => finish(&lane.server, book, id, Err(lane.server.error(lost, &patience))),
+                Err(lost) => finish(&queue.server, book, id, Err(queue.server.error(lost, &patience))),
             }
         }
         // Before the others of their servers, and in the order they had.
         for (index, id) in again.into_iter().rev() {
-            self.lanes[index].again = true;
-            self.lanes[index].pending.push_front(id);
+            self.queues[index].again = true;
+            self.queues[index].pending.push_front(id);
         }
         self.tray = tray;
     }
 
     fn ask(&mut self, index: usize, book: &mut impl Book) {
         while let Some(connection) = self.connection(index, book) {
-            let lane = &mut self.lanes[index];
+            let queue = &mut self.queues[index];
             let mut done = Vec::new();
-            let whole = lane.ask(&connection, &self.desk, book, &mut done);
+            let whole = queue.ask(&connection, &self.desk, book, &mut done);
             connection.flush();
             for (id, result) in done {
-                finish(&lane.server, book, id, result);
+                finish(&queue.server, book, id, result);
             }
             if !self.watched.iter().any(|each| Arc::ptr_eq(each, &connection)) {
                 self.watched.push(connection);
@@ -138,37 +138,37 @@ impl Gathering {
             if whole {
                 return;
             }
-            lane.again = true;
+            queue.again = true;
         }
     }
 
     /// The connection to ask next; none while there is none.
     fn connection(&mut self, index: usize, book: &mut impl Book) -> Option<Arc<Connection>> {
-        let alone = self.blocking && self.lanes.len() == 1;
-        let lane = &mut self.lanes[index];
-        lane.lost += u32::from(mem::take(&mut lane.again));
-        let (_, first) = lane.pending.front().and_then(|id| book.find(*id))?;
+        let alone = self.blocking && self.queues.len() == 1;
+        let queue = &mut self.queues[index];
+        queue.lost += u32::from(mem::take(&mut queue.again));
+        let (_, first) = queue.pending.front().and_then(|id| book.find(*id))?;
         let error = loop {
-            if lane.lost > RETRIES {
-                lane.lost = 0;
-                break lane.server.error(Lost::Unsent, &first);
+            if queue.lost > RETRIES {
+                queue.lost = 0;
+                break queue.server.error(Lost::Unsent, &first);
             }
-            match lane.server.find(&self.desk, lane.waited) {
+            match queue.server.find(&self.desk, queue.waited) {
                 Found::Connection(connection) => {
-                    lane.waited = None;
+                    queue.waited = None;
                     return Some(connection);
                 }
                 Found::Opening(round) => {
-                    lane.waited = Some(round);
+                    queue.waited = Some(round);
                     return None;
                 }
                 Found::Failed(error) => break error,
                 Found::Nobody(round) => {
-                    lane.waited = Some(round);
+                    queue.waited = Some(round);
                     let failed = if alone {
-                        lane.server.open(&first)
+                        queue.server.open(&first)
                     } else {
-                        open_aside(&lane.server)
+                        open_aside(&queue.server)
                     };
                     if let Some(error) = failed {
                         break error;
@@ -176,16 +176,16 @@ impl Gathering {
                 }
             }
         };
-        lane.waited = None;
-        for id in mem::take(&mut lane.pending) {
-            finish(&lane.server, book, id, Err(error.clone()));
+        queue.waited = None;
+        for id in mem::take(&mut queue.pending) {
+            finish(&queue.server, book, id, Err(error.clone()));
         }
         None
     }
 
     /// Waits until there may be something to do, or that time has come.
     pub(crate) fn wait(&mut self, until: Option<Instant>) {
-        let alone = self.blocking && self.lanes.iter().all(|lane| lane.waited.is_none());
+        let alone = self.blocking && self.queues.iter().all(|queue| queue.waited.is_none());
         if let (true, [connection], Some(until)) = (alone, self.watched.as_slice(), until) {
             let patience = Patience { since: until, until };
             connection.wait(Caller {
@@ -239,8 +239,8 @@ impl Gathering {
         for connection in &self.watched {
             connection.forget(&self.desk, &is_it);
         }
-        for lane in &mut self.lanes {
-            lane.pending.retain(|id| !is_it(*id));
+        for queue in &mut self.queues {
+            queue.pending.retain(|id| !is_it(*id));
         }
     }
 
@@ -250,12 +250,12 @@ impl Gathering {
             .iter()
             .filter_map(|id| {
                 let (index, patience) = book.find(*id)?;
-                let lane = &self.lanes[index];
-                let unopened = lane.waited.is_some() && lane.pending.contains(id);
+                let queue = &self.queues[index];
+                let unopened = queue.waited.is_some() && queue.pending.contains(id);
                 let error = if unopened {
-                    lane.server.unopened(&patience)
+                    queue.server.unopened(&patience)
                 } else {
-                    lane.server.error(Lost::TimedOut, &patience)
+                    queue.server.error(Lost::TimedOut, &patience)
                 };
                 Some((*id, index, error))
             })
@@ -266,7 +266,7 @@ impl Gathering {
         // What came in the last moment.
         self.hand_over(book);
         for (id, index, error) in late {
-            finish(&self.lanes[index].server, book, id, Err(error));
+            finish(&self.queues[index].server, book, id, Err(error));
         }
     }
 }
@@ -280,7 +280,7 @@ impl Drop for Gathering {
     }
 }
 
-impl Lane {
+impl Queue {
     /// Asks what is pending, as far as there is room. False if another connection is to be asked for the rest.
     fn ask(
         &mut self,

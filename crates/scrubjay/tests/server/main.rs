@@ -20,6 +20,7 @@ mod plan;
 mod process;
 mod replay;
 mod restart;
+mod shared;
 mod statistics;
 mod tls;
 mod top;
