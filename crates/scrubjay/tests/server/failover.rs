@@ -2,8 +2,11 @@
 //! `docs/client/failover.md`.
 
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use scrubjay_client::config::{Apart, Failover};
@@ -154,6 +157,47 @@ fn call(client: &Client, name: &str, key: &str) -> &'static str {
     outcome(&client.call(request(name, key), Call::default()))
 }
 
+/// The ways to ask, all of which fail over.
+const WAYS: [fn(&Client, &str, &str) -> &'static str; 5] = [
+    call,
+    |client, name, key| outcome(&client.call_all(vec![request(name, key)], Call::default())[0]),
+    |client, name, key| {
+        let (tell, told) = mpsc::channel();
+        client.start(request(name, key), Call::default(), move |reply| {
+            tell.send(reply).expect("it is waited for");
+        });
+        outcome(&told.recv().expect("done is called"))
+    },
+    |client, name, key| {
+        let (tell, told) = mpsc::channel();
+        let two = vec![request(name, key), request("get", "elsewhere")];
+        client.start_all(two, Call::default(), move |replies| {
+            tell.send(replies).expect("it is waited for");
+        });
+        let replies = told.recv().expect("done is called");
+        assert_eq!(replies.len(), 2);
+        outcome(&replies[0])
+    },
+    |client, name, key| {
+        let mut asked = pin!(client.call_async(request(name, key), Call::default()));
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        loop {
+            match asked.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(reply) => return outcome(&reply),
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    },
+];
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 fn state(client: &Client) -> State {
     client.statistics()[VICTIM].state
 }
@@ -245,9 +289,15 @@ fn a_server_that_dies_under_load_is_replaced_as_the_table_says_and_returns() {
             fleet.kill(VICTIM);
             until(|| (state(&client) != State::Up).then_some(())).expect("the load notices");
             let (alone, together) = expected(&failover);
-            for (name, expected) in ROWS.into_iter().zip(alone) {
-                let key = key_of(&client, VICTIM, name);
-                assert_eq!(call(&client, name, &key), expected, "{failover:?} {name}");
+            for (way, ask) in WAYS.into_iter().enumerate() {
+                for (name, expected) in ROWS.into_iter().zip(alone) {
+                    let key = key_of(&client, VICTIM, name);
+                    assert_eq!(
+                        ask(&client, name, &key),
+                        expected,
+                        "{failover:?} {name}, way {way}"
+                    );
+                }
             }
             let names = ["set", "get", "incr", "touch", "delete", "get"];
             for (name, expected) in names.into_iter().zip(together) {
