@@ -19,10 +19,12 @@ mod php;
 mod pickle;
 pub mod profile;
 mod reader;
+mod typed;
 
 pub use compress::{Codec, Compression, Dictionary};
 pub use error::Error;
 pub use layout::{Choice, Layout, Stored};
+pub use typed::{from_value, to_value};
 
 /// A value, as far as the formats agree on what one is.
 #[derive(Debug, Clone, PartialEq)]

@@ -18,6 +18,7 @@ mod process;
 mod replay;
 mod restart;
 mod statistics;
+mod steps;
 mod tls;
 mod top;
 mod udp;
