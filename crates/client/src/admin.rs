@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::thread;
 use std::time::Duration;
 
 use crate::config::{Config, Login};
@@ -15,6 +16,10 @@ use crate::placement::Server;
 
 /// No line of such an answer is longer.
 const LINE_LEN_MAX: usize = 8 * 1024;
+
+/// How often a server that is busy with another list is asked again, and how long after.
+const BUSY_TRIES_MAX: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection for questions about one server.
 pub struct Admin {
@@ -179,13 +184,33 @@ impl Admin {
 
     /// All keys of the server. What is stored, moved or removed meanwhile may be in the list or not.
     ///
-    /// Ends after an error. One who stops early has to connect anew.
+    /// memcached makes one list at a time, and goes over its items by itself now and then: if it is busy, it is asked again for
+    /// some seconds. Ends after an error. One who stops early has to connect anew.
     ///
     /// # Errors
-    /// The question could not be sent; what the server answers is told by the first item.
+    /// The connection failed, or the server does not list its keys.
     pub fn dump_keys(mut self) -> Result<Keys, AdminError> {
-        self.send("lru_crawler metadump all")?;
-        Ok(Keys(Some(self)))
+        for _ in 0..BUSY_TRIES_MAX {
+            self.send("lru_crawler metadump all")?;
+            match self.read()? {
+                b"END" => return Ok(Keys::ENDED),
+                busy if busy.starts_with(b"BUSY") => thread::sleep(BUSY_PAUSE),
+                line if line.starts_with(b"key=") => {
+                    let next = Some(self.facts());
+                    return Ok(Keys {
+                        admin: Some(self),
+                        next,
+                    });
+                }
+                _ => break,
+            }
+        }
+        Err(self.refused())
+    }
+
+    /// What the last line says.
+    fn facts(&self) -> Result<KeyFacts, AdminError> {
+        parse_facts(self.line.trim_ascii_end()).ok_or_else(|| self.unreadable())
     }
 
     fn send(&mut self, line: &str) -> Result<(), AdminError> {
@@ -262,26 +287,35 @@ fn open(server: &Server, config: &Config) -> std::io::Result<Box<dyn Stream>> {
 
 /// The keys of a server, one after the other.
 #[derive(Debug)]
-pub struct Keys(Option<Admin>);
+pub struct Keys {
+    /// Until the list ends.
+    admin: Option<Admin>,
+    next: Option<Result<KeyFacts, AdminError>>,
+}
+
+impl Keys {
+    const ENDED: Keys = Keys {
+        admin: None,
+        next: None,
+    };
+}
 
 impl Iterator for Keys {
     type Item = Result<KeyFacts, AdminError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let admin = self.0.as_mut()?;
-        let read = match admin.read() {
-            Ok(b"END") => None,
-            Ok(line) => Some(match parse_facts(line) {
-                Some(facts) => Ok(facts),
-                None if line.starts_with(b"key=") => Err(admin.unreadable()),
-                None => Err(admin.refused()),
-            }),
-            Err(error) => Some(Err(error)),
-        };
-        if !matches!(read, Some(Ok(_))) {
-            self.0 = None;
+        let this = self.next.take()?;
+        match (&this, &mut self.admin) {
+            (Ok(_), Some(admin)) => {
+                self.next = match admin.read() {
+                    Ok(b"END") => None,
+                    Ok(_) => Some(admin.facts()),
+                    Err(error) => Some(Err(error)),
+                };
+            }
+            _ => *self = Keys::ENDED,
         }
-        read
+        Some(this)
     }
 }
 

@@ -12,6 +12,7 @@ mod later;
 mod lease;
 mod many;
 mod ttl;
+mod typed;
 
 use std::fmt;
 use std::sync::Arc;

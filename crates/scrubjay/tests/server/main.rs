@@ -22,6 +22,7 @@ mod replay;
 mod restart;
 mod shared;
 mod statistics;
+mod steps;
 mod tls;
 mod top;
 mod udp;
