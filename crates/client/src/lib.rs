@@ -5,6 +5,7 @@
 //! - [`placement`]: which server has a key, alike to what other clients of memcached do;
 //! - [`value`]: how values are written as bytes and flags, alike to what other clients do;
 //! - [`udp`]: multi-gets over datagrams, with a window over all servers;
+//! - `tls`, a feature: encrypted connections without their sockets;
 //! - [`protocol`]: requests to bytes and bytes to replies, without sockets.
 
 mod client;
@@ -14,6 +15,8 @@ mod error;
 pub mod placement;
 pub mod protocol;
 mod server;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod udp;
 pub mod value;
 

@@ -3,6 +3,7 @@
 mod admin;
 mod bench;
 mod client;
+mod client_tls;
 mod client_udp;
 mod config;
 mod dump;
