@@ -10,6 +10,7 @@
 //! - [`placement`]: which server has a key, alike to what other clients of memcached do;
 //! - [`value`]: how values are written as bytes and flags, alike to what other clients do;
 //! - [`udp`]: multi-gets over datagrams, with a window over all servers;
+//! - `tls`, a feature: encrypted connections without their sockets;
 //! - [`protocol`]: requests to bytes and bytes to replies, without sockets.
 
 pub mod admin;
@@ -33,8 +34,11 @@ mod server;
 mod set;
 mod standing;
 pub mod statistics;
+pub mod tls;
 pub mod udp;
 pub mod value;
+
+#[cfg(feature = "tls")]
 
 pub use cache::{Cache, CacheError, ComputeError, LeaseOptions, Many, Put, Ttl};
 pub use client::{Call, Client, Route};

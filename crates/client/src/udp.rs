@@ -209,7 +209,7 @@ impl Reader {
         } else {
             usize::MAX
         };
-        let form = config.form.unwrap_or(Form::Meta);
+        let form = config.form.filter(|form| *form == Form::Classic);
         Ok(Reader {
             learnt: Learnt {
                 window: Window::new(min, max, buffer),

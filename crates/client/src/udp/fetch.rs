@@ -37,14 +37,17 @@ const IDS_RESTING_MAX: usize = 1 << 15;
 pub(super) struct Peer {
     /// Where it answers datagrams, if it does.
     pub(super) address: Option<SocketAddr>,
-    pub(super) form: Form,
+    /// How to ask it; `None`: it has not been asked yet. Meta only if it answers all lines of a datagram in one message, as
+    /// scrubjay does. memcached answers each line in a message of its own, all under the same id, so that their parts could
+    /// not be told apart; its one line with several keys is the classic one.
+    pub(super) form: Option<Form>,
     /// Requests lost since the last datagram from it.
     silence: u32,
     quiet_until: Option<Instant>,
 }
 
 impl Peer {
-    pub(super) fn new(address: Option<SocketAddr>, form: Form) -> Peer {
+    pub(super) fn new(address: Option<SocketAddr>, form: Option<Form>) -> Peer {
         Peer {
             address,
             form,
@@ -94,7 +97,7 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 struct Asked {
     server: usize,
-    form: Form,
+    form: Option<Form>,
     conversation: Conversation,
     keys: Vec<(Ticket, usize)>,
     message: Message,
@@ -159,7 +162,7 @@ impl<'a> Fetch<'a> {
                 self.pass_turn();
                 continue;
             };
-            while !self.pending[server].is_empty() {
+            while !self.pending[server].is_empty() && !self.is_probing(server) {
                 let room = self.learnt.window.room(self.pending[server].len());
                 if room == 0 {
                     return None;
@@ -175,25 +178,35 @@ impl<'a> Fetch<'a> {
         None
     }
 
+    /// Whether the first request ever is on its way to a server.
+    fn is_probing(&self, server: usize) -> bool {
+        self.learnt.peers[server].form.is_none() && self.asked.values().any(|asked| asked.server == server)
+    }
+
     fn pass_turn(&mut self) {
         self.turn = (self.turn + 1) % self.pending.len();
     }
 
-    /// A request for as many keys as may be and fit; none if all that were looked at cannot be asked for.
+    /// A request for as many keys as may be and fit; none if all that were looked at cannot be asked for. The first request
+    /// to a server is for one key, and asks whether another line is answered together with it.
     fn ask(&mut self, server: usize, to: SocketAddr, room: usize, now: Instant) -> Option<Datagram> {
         let learnt = &mut *self.learnt;
         let form = learnt.peers[server].form;
-        let mut settings = Settings::new(form, learnt.next_opaque);
+        let mut settings = Settings::new(form.unwrap_or(Form::Meta), learnt.next_opaque);
         settings.value_len_max = learnt.value_len_max;
         let mut conversation = Conversation::new(settings);
-        let (mut keys, mut len) = (Vec::new(), FRAME_LEN);
+        let (mut keys, mut len): (Vec<(Ticket, usize)>, usize) = (Vec::new(), FRAME_LEN);
+        let room = if form.is_none() { 1 } else { room };
         while keys.len() < room
             && let Some(place) = self.pending[server].front().copied()
         {
             let key = &self.keys[place];
             // As base64, if it must be.
             let len_more = key.len().div_ceil(3) * 4 + REQUEST_LEN_EXTRA;
-            if len + len_more > DATAGRAM_LEN_MAX && !keys.is_empty() {
+            // Twice in a classic request, a key makes two lines of it.
+            let is_twice = || keys.iter().any(|(_, other)| self.keys[*other] == *key);
+            let fits = len + len_more <= DATAGRAM_LEN_MAX && !(form == Some(Form::Classic) && is_twice());
+            if !fits && !keys.is_empty() {
                 break;
             }
             self.pending[server].pop_front();
@@ -208,7 +221,12 @@ impl<'a> Fetch<'a> {
         if keys.is_empty() {
             return None;
         }
-        learnt.next_opaque = learnt.next_opaque.wrapping_add(keys.len() as u64);
+        if form.is_none() {
+            conversation
+                .ask(Request::Noop)
+                .expect("a second request is none too many");
+        }
+        learnt.next_opaque = learnt.next_opaque.wrapping_add(keys.len() as u64 + 1);
         let id = self.free_id(now);
         let mut bytes = Frame::of_request(id).encode().to_vec();
         conversation
@@ -288,6 +306,21 @@ impl<'a> Fetch<'a> {
         if !self.read(&mut asked, reply) {
             self.learnt.counts.strangers += 1;
             self.learnt.resting.insert(id, now + ID_REST);
+        } else if asked.form.is_none() {
+            self.learn_form(&asked);
+            self.learnt.resting.insert(id, now + ID_REST);
+        }
+    }
+
+    /// Sees by the first reply of a server whether it answered the second line with it.
+    fn learn_form(&mut self, asked: &Asked) {
+        let form = &mut self.learnt.peers[asked.server].form;
+        let answered = |(_, place): &(Ticket, usize)| matches!(self.outcomes[*place], Outcome::Value(_));
+        if form.is_none() && asked.keys.iter().all(answered) {
+            *form = Some(match asked.conversation.outstanding() {
+                0 => Form::Meta,
+                _ => Form::Classic,
+            });
         }
     }
 
@@ -307,8 +340,8 @@ impl<'a> Fetch<'a> {
                 Ok(Reply::Miss) => Outcome::Value(None),
                 Ok(Reply::Error(error)) => {
                     let knows_no_meta = error.kind == ErrorKind::Unknown && error.words.is_empty();
-                    if knows_no_meta && asked.form == Form::Meta {
-                        self.learnt.peers[asked.server].form = Form::Classic;
+                    if knows_no_meta && asked.form != Some(Form::Classic) {
+                        self.learnt.peers[asked.server].form = Some(Form::Classic);
                         for (_, place) in &asked.keys {
                             self.pending[asked.server].push_back(*place);
                         }

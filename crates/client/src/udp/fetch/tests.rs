@@ -18,7 +18,8 @@ fn address(server: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, server as u8], 11211))
 }
 
-fn learnt(servers: usize, form: Form) -> Learnt {
+fn learnt(servers: usize, form: impl Into<Option<Form>>) -> Learnt {
+    let form = form.into();
     Learnt {
         window: Window::new(1, 1000, usize::MAX),
         patience: Patience::default(),
@@ -63,6 +64,10 @@ fn answer(request: &[u8], speaks_meta: bool) -> Vec<u8> {
     let mut ends = Vec::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
+        if words[0] == "mn" {
+            ends.extend_from_slice(if speaks_meta { b"MN\r\n" } else { b"ERROR\r\n" });
+            continue;
+        }
         if words[0] == "get" {
             for key in &words[1..] {
                 if let Some(value) = value(key.as_bytes()) {
@@ -104,6 +109,8 @@ struct World {
     chance: u64,
     faults: Faults,
     speaks_meta: bool,
+    /// Each line is answered by itself, as memcached does.
+    apart: bool,
     /// Servers that say nothing.
     silent: Vec<usize>,
     sent: Vec<usize>,
@@ -117,6 +124,7 @@ impl World {
             chance: seed,
             faults,
             speaks_meta: true,
+            apart: false,
             silent: Vec::new(),
             sent: Vec::new(),
             underway: Vec::new(),
@@ -137,7 +145,17 @@ impl World {
         if self.silent.contains(&server) || self.below(100) < self.faults.lost {
             return;
         }
-        let reply = answer(payload, self.speaks_meta);
+        let requests: Vec<&[u8]> = match self.apart {
+            true => payload.split_inclusive(|byte| *byte == b'\n').collect(),
+            false => vec![payload],
+        };
+        for lines in requests {
+            let reply = answer(lines, self.speaks_meta);
+            self.deliver(request.to, frame, &reply);
+        }
+    }
+
+    fn deliver(&mut self, from: SocketAddr, frame: Frame, reply: &[u8]) {
         let parts: Vec<&[u8]> = reply.chunks(DATAGRAM_LEN_MAX - FRAME_LEN).collect();
         for (number, part) in parts.iter().enumerate() {
             let frame = Frame {
@@ -156,8 +174,7 @@ impl World {
             };
             for _ in 0..copies {
                 let after = Duration::from_micros(200 + self.below(self.faults.delay * 1000 + 1));
-                self.underway
-                    .push((self.now + after, request.to, datagram.clone()));
+                self.underway.push((self.now + after, from, datagram.clone()));
             }
         }
     }
@@ -206,11 +223,13 @@ proptest! {
         rates in (0u64..30, 0u64..30, 0u64..5, 0u64..60),
         servers in 1usize..8,
         counts in prop::collection::vec(0usize..120, 1..4),
-        meta in any::<bool>(),
+        form in prop::sample::select(vec![None, Some(Form::Meta), Some(Form::Classic)]),
+        apart in any::<bool>(),
     ) {
         let (lost, doubled, cut, delay) = rates;
         let mut world = World::new(seed, Faults { lost, doubled, cut, delay });
-        let mut learnt = learnt(servers, if meta { Form::Meta } else { Form::Classic });
+        world.apart = apart && form != Some(Form::Meta);
+        let mut learnt = learnt(servers, form);
         for (round, count) in counts.into_iter().enumerate() {
             let keys = keys(round * 50, count, servers);
             let outcomes = world.run(Fetch::new(&mut learnt, keys.clone()));
@@ -228,11 +247,11 @@ proptest! {
         seed: u64,
         doubled in 0u64..50,
         servers in 1usize..30,
-        meta in any::<bool>(),
+        form in prop::sample::select(vec![None, Some(Form::Meta), Some(Form::Classic)]),
     ) {
         let faults = Faults { doubled, delay: 10, ..Faults::default() };
         let mut world = World::new(seed, faults);
-        let mut learnt = learnt(servers, if meta { Form::Meta } else { Form::Classic });
+        let mut learnt = learnt(servers, form);
         let size = learnt.window.size();
         let keys = keys(0, 500, servers);
         let outcomes = world.run(Fetch::new(&mut learnt, keys.clone()));
@@ -307,16 +326,35 @@ fn the_id_of_a_request_that_was_given_up_rests() {
 }
 
 #[test]
-fn a_server_that_knows_no_meta_is_asked_in_the_classic_form_from_then_on() {
-    let mut world = World::new(1, Faults::default());
-    world.speaks_meta = false;
-    let mut learnt = learnt(2, Form::Meta);
-    for _ in 0..2 {
-        let keys = keys(0, 100, 2);
+fn how_a_server_is_asked_is_learnt_from_its_first_reply() {
+    let check = |speaks_meta, apart, form: Form| {
+        let mut world = World::new(1, Faults::default());
+        (world.speaks_meta, world.apart) = (speaks_meta, apart);
+        let mut learnt = learnt(2, None);
+        for _ in 0..2 {
+            let keys = keys(0, 100, 2);
+            let outcomes = world.run(Fetch::new(&mut learnt, keys.clone()));
+            assert!(all_right(&keys, &outcomes), "{speaks_meta} {apart}");
+        }
+        let forms: Vec<_> = learnt.peers.iter().map(|peer| peer.form).collect();
+        assert_eq!(forms, [Some(form); 2], "{speaks_meta} {apart}");
+    };
+    check(true, false, Form::Meta);
+    check(true, true, Form::Classic);
+    check(false, false, Form::Classic);
+    check(false, true, Form::Classic);
+}
+
+#[test]
+fn a_key_twice_is_answered_twice() {
+    for form in [None, Some(Form::Classic)] {
+        let mut world = World::new(1, Faults::default());
+        world.apart = true;
+        let mut learnt = learnt(1, form);
+        let keys = [keys(0, 20, 1), keys(5, 20, 1)].concat();
         let outcomes = world.run(Fetch::new(&mut learnt, keys.clone()));
-        assert!(all_right(&keys, &outcomes));
+        assert!(all_right(&keys, &outcomes), "{form:?}");
     }
-    assert!(learnt.peers.iter().all(|peer| peer.form == Form::Classic));
 }
 
 #[test]
