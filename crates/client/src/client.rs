@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use crate::config::{Apart, Config, ConfigError, Failover};
 use crate::discovery::{DiscoveryError, Follower, Source};
 use crate::error::Error;
-use crate::failover::{self, Search};
+use crate::failover::{Detour, Origin, Step};
 use crate::placement::{self, ServerIndex};
 use crate::protocol::{Reply, Request};
 use crate::set::Set;
@@ -40,7 +40,7 @@ impl Shared {
             apart,
             ..self.config.clone()
         };
-        let set = self.set.load().replaced(&config)?;
+        let set = Set::new(&config, Some(&self.set.load()))?;
         self.set.store(Arc::new(set));
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Client {
     /// # Errors
     /// Keys cannot be placed on these servers as the scheme wants it.
     pub fn new(config: Config) -> Result<Client, ConfigError> {
-        let set = ArcSwap::from_pointee(Set::new(&config)?);
+        let set = ArcSwap::from_pointee(Set::new(&config, None)?);
         Ok(Client(Arc::new(Shared { config, set })))
     }
 
@@ -93,14 +93,13 @@ impl Client {
 
     /// Every server, in the order of the configuration.
     pub fn servers(&self) -> impl Iterator<Item = ServerIndex> {
-        (0..self.0.set.load().servers.len() as u32).map(ServerIndex::new)
+        (0..self.0.set.load().count as u32).map(ServerIndex::new)
     }
 
     /// What was counted of each server, in the order of the configuration; those of the gutter come last.
     pub fn statistics(&self) -> Vec<ServerStatistics> {
         let set = self.0.set.load();
-        let gutter = set.gutter.iter().flat_map(|gutter| &gutter.servers);
-        let servers = set.servers.iter().map(|server| &**server).chain(gutter);
+        let servers = set.servers.iter();
         servers.map(|server| server.standing().statistics()).collect()
     }
 
@@ -182,29 +181,37 @@ impl Client {
         };
         let key = self.prefixed(&key);
         let own = match route {
-            Route::Server(index) => index,
-            Route::Key | Route::As(_) => set.placement.place(&key),
+            Route::Server(index) => index.get(),
+            Route::Key | Route::As(_) => set.placement.place(&key).get(),
         };
-        let Some(server) = set.servers.get(own.get()) else {
+        if own >= set.count {
             return Err(Error::Connect {
-                server: format!("server {}", own.get()),
-                reason: format!("there are only {} servers now", set.servers.len()),
+                server: format!("server {own}"),
+                reason: format!("there are only {} servers now", set.count),
             });
-        };
+        }
         let request = self.with_prefix(request);
         if self.0.config.failover == Failover::Error || matches!(route, Route::Server(_)) {
-            return server.call(request, deadline);
+            return set.servers[own].call(request, deadline);
         }
-        let search = Search {
-            failover: &self.0.config.failover,
+        let origin = Origin {
             set: &set,
+            failover: &self.0.config.failover,
             key: &key,
             own,
-            deadline,
         };
-        server
-            .call(failover::again(&request), deadline)
-            .or_else(|error| search.end(&request, error, |server, request| server.call(request, deadline)))
+        let mut detour = Detour::default();
+        let mut at = own;
+        loop {
+            let error = match set.servers[at].call(set.fit(at, &request), deadline) {
+                Err(error) if error.is_failure() => error,
+                result => return result,
+            };
+            match detour.after(error, &request, origin, Instant::now() < deadline) {
+                Step::Ask(server) => at = server,
+                Step::End(result) => return result,
+            }
+        }
     }
 
     fn prefixed<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {

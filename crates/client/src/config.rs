@@ -171,9 +171,8 @@ impl Config {
         Ok(())
     }
 
-    /// The same for one of the servers: with what is different about it.
-    pub(crate) fn of_server(&self, index: usize) -> Config {
-        let apart = self.apart.get(index).copied().unwrap_or_default();
+    /// The same for a server that differs so.
+    pub(crate) fn of_server(&self, apart: Apart) -> Config {
         let mut config = self.clone();
         config.apart = vec![apart];
         if let Some(timeout) = apart.timeout {
@@ -339,13 +338,16 @@ mod tests {
             retry_interval: Some(Duration::from_secs(15)),
         };
         assert_eq!(config.apart, [Apart::default(), apart, Apart::default()]);
-        let of = config.of_server(1);
+        let of = config.of_server(config.apart[1]);
         assert_eq!(
             (of.connect_timeout.as_millis(), of.read_timeout),
             (50, apart.timeout)
         );
         assert_eq!((of.retry_interval.as_secs(), of.apart[0].offline), (15, true));
-        assert_eq!(config.of_server(2).retry_interval, config.retry_interval);
+        assert_eq!(
+            config.of_server(config.apart[2]).retry_interval,
+            config.retry_interval
+        );
         for text in ["", "a:1 off", "a:1 timeout_ms=0", "a:1 weight=1", "a:x offline"] {
             assert!(config.add_server(text).is_err(), "{text}");
         }

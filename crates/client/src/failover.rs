@@ -6,13 +6,12 @@
 //! nothing to each other, and two could be equal.
 
 use std::borrow::Cow;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use crate::config::{Config, ConfigError, Failover};
 use crate::error::Error;
 use crate::placement::{Placement, ServerIndex, Servers};
 use crate::protocol::{Arith, Delete, Get, Reply, Request, Store, Touch};
-use crate::server::Server;
 use crate::set::Set;
 
 /// What to do after a failure.
@@ -83,64 +82,74 @@ pub(crate) fn again<'b>(request: &'b Request<'_>) -> Request<'b> {
     }
 }
 
-/// A failed request as it looks for somebody else to answer it.
-pub(crate) struct Search<'a> {
-    pub(crate) failover: &'a Failover,
+/// Where a request began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin<'a> {
     pub(crate) set: &'a Set,
+    pub(crate) failover: &'a Failover,
     /// What its server was found by.
     pub(crate) key: &'a [u8],
-    /// Its server.
-    pub(crate) own: ServerIndex,
-    pub(crate) deadline: Instant,
+    /// Its server, one of the set's.
+    pub(crate) own: usize,
 }
 
-impl Search<'_> {
-    /// What the caller gets for a request that has failed with `error` on its own server; `ask` asks another one.
-    ///
-    /// If nobody else can be reached either, it is the first error.
-    pub(crate) fn end(
-        &self,
-        request: &Request<'_>,
-        error: Error,
-        mut ask: impl FnMut(&Server, Request<'_>) -> Result<Reply, Error>,
-    ) -> Result<Reply, Error> {
-        let recorder = self.set.servers[self.own.get()].standing().recorder();
-        match decide(self.failover, request, &error) {
-            Decision::Fail => return Err(error),
-            Decision::Reply(reply) => {
-                recorder.failed_over();
-                return Ok(reply);
-            }
-            Decision::Ask => recorder.failed_over(),
-        }
-        for server in self.others() {
-            if Instant::now() >= self.deadline {
-                break;
-            }
-            let request = match &self.set.gutter {
-                Some(gutter) => gutter.capped(request),
-                None => again(request),
-            };
-            match ask(server, again(&request)) {
-                Err(later) if later.is_failure() => {
-                    if decide(self.failover, &request, &later) == Decision::Fail {
-                        return Err(later);
-                    }
-                }
-                result => return result,
-            }
-        }
-        Err(error)
-    }
+/// How far a request has come that began with its own server.
+#[derive(Debug, Default)]
+pub(crate) struct Detour {
+    /// What it got there.
+    first: Option<Error>,
+    others: std::vec::IntoIter<usize>,
+}
 
-    fn others(&self) -> Vec<&Server> {
+/// Where a request goes on.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// To this one of the set's servers, as [`Set::fit`] makes it.
+    Ask(usize),
+    /// Nowhere: this is what the caller gets.
+    End(Result<Reply, Error>),
+}
+
+impl Detour {
+    /// What to do after the server that was asked last has failed; without time left nobody else is asked. If nobody else can be
+    /// reached either, the caller gets the error of the request's own server.
+    pub(crate) fn after(
+        &mut self,
+        error: Error,
+        request: &Request<'_>,
+        origin: Origin<'_>,
+        in_time: bool,
+    ) -> Step {
+        let decision = decide(origin.failover, request, &error);
+        let is_first = self.first.is_none();
+        if is_first && decision != Decision::Fail {
+            origin.set.servers[origin.own].standing().recorder().failed_over();
+        }
+        match decision {
+            Decision::Fail => return Step::End(Err(error)),
+            Decision::Reply(reply) => return Step::End(Ok(reply)),
+            Decision::Ask if is_first => {
+                self.first = Some(error);
+                self.others = origin.others().into_iter();
+            }
+            Decision::Ask => {}
+        }
+        match self.others.next().filter(|_| in_time) {
+            Some(server) => Step::Ask(server),
+            None => Step::End(Err(self.first.take().expect("it has been the first"))),
+        }
+    }
+}
+
+impl Origin<'_> {
+    fn others(&self) -> Vec<usize> {
         match (self.failover, &self.set.gutter) {
-            (Failover::Next(count), _) => (self.set.placement)
-                .others(self.key, self.own, *count as usize)
-                .into_iter()
-                .map(|index| &*self.set.servers[index.get()])
-                .collect(),
-            (_, Some(gutter)) => vec![&gutter.servers[gutter.placement.place(self.key).get()]],
+            (Failover::Next(count), _) => {
+                let own = ServerIndex::new(self.own as u32);
+                let others = self.set.placement.others(self.key, own, *count as usize);
+                others.into_iter().map(ServerIndex::get).collect()
+            }
+            (_, Some(gutter)) => vec![self.set.count + gutter.placement.place(self.key).get()],
             _ => Vec::new(),
         }
     }
@@ -149,8 +158,8 @@ impl Search<'_> {
 /// Servers that stand in for all others, and keep what they are given for a short time only.
 #[derive(Debug)]
 pub(crate) struct Gutter {
-    pub(crate) placement: Placement,
-    pub(crate) servers: Vec<Server>,
+    pub(crate) servers: Servers,
+    placement: Placement,
     ttl_secs: i64,
 }
 
@@ -161,15 +170,9 @@ impl Gutter {
             return Ok(None);
         };
         let servers = Servers::new(servers.clone())?;
-        let placement = Placement::new(&servers, &config.scheme)?;
-        let alike = config.of_server(usize::MAX);
         Ok(Some(Gutter {
-            placement,
-            servers: servers
-                .list()
-                .iter()
-                .map(|server| Server::new(server, &alike))
-                .collect(),
+            placement: Placement::new(&servers, &config.scheme)?,
+            servers,
             ttl_secs: ttl.as_secs().clamp(1, EXPTIME_RELATIVE_MAX as u64) as i64,
         }))
     }
