@@ -16,7 +16,7 @@ use crate::connection::{Caller, Desk, Patience};
 use crate::discovery::{DiscoveryError, Follower, Source};
 use crate::driver::{AllDone, Done, Kept};
 use crate::error::Error;
-use crate::failover::{self, Pursuit, Search};
+use crate::failover::{self, Detour, Origin, Pursuit};
 use crate::placement::{self, ServerIndex};
 use crate::protocol::{Reply, Request};
 use crate::set::Set;
@@ -172,8 +172,9 @@ impl Client {
         }
         server.call(failover::again(&request), caller).or_else(|error| {
             let placed = self.placed(&request, call.route);
-            self.search(&set, &placed, index)
-                .end(&request, error, |server, request| server.call(request, caller))
+            let origin = self.origin(&set, &placed, index);
+            let ask = |server: usize, request: Request<'_>| set.servers[server].call(request, caller);
+            failover::end(origin, &request, error, &patience, ask)
         })
     }
 
@@ -194,18 +195,12 @@ impl Client {
         if !self.fails_over(call.route) {
             return set.ask_all(requests, &routes, patience);
         }
-        let mut replies = set.ask_all(requests.iter().map(failover::again).collect(), &routes, patience);
-        let placed: Vec<_> = requests
-            .iter()
-            .map(|request| self.placed(request, call.route))
-            .collect();
-        let searches: Vec<_> = (0..requests.len())
-            .filter(|at| replies[*at].as_ref().is_err_and(Error::is_failure))
-            .map(|at| (at, self.search(&set, &placed[at], routes[at])))
-            .collect();
         let ask = |requests: Vec<Request<'_>>, routes: &[usize]| set.ask_all(requests, routes, patience);
-        failover::end_all(&requests, &mut replies, &searches, &patience, ask);
-        replies
+        let replies = ask(requests.iter().map(failover::again).collect(), &routes);
+        let placed = |request| self.placed(request, call.route);
+        let placed: Vec<_> = requests.iter().map(placed).collect();
+        let origin = |at: usize| self.origin(&set, &placed[at], routes[at]);
+        failover::end_all(&requests, replies, origin, &patience, ask)
     }
 
     /// Asks, and does not wait: `done` gets the reply, exactly once, from a thread of the client's own or before this
@@ -297,8 +292,10 @@ impl Client {
             own: index,
             kept: kept.clone(),
             patience,
+            detour: Detour::default(),
         };
-        Some(driver.call(kept, patience, Box::new(move |reply| pursuit.end(reply, done))))
+        let done = Box::new(move |reply| pursuit.go_on(reply, done));
+        Some(driver.call(kept, patience, done))
     }
 
     /// A request that outlives the call, with the key that goes over the wire.
@@ -343,10 +340,10 @@ impl Client {
         self.0.config.failover != Failover::Error && !matches!(route, Route::Server(_))
     }
 
-    fn search<'a>(&'a self, set: &'a Set, key: &'a [u8], own: usize) -> Search<'a> {
-        Search {
-            failover: &self.0.config.failover,
+    fn origin<'a>(&'a self, set: &'a Set, key: &'a [u8], own: usize) -> Origin<'a> {
+        Origin {
             set,
+            failover: &self.0.config.failover,
             key,
             own,
         }

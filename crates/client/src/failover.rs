@@ -16,7 +16,6 @@ use crate::driver::{Done, Kept};
 use crate::error::Error;
 use crate::placement::{self, Placement, ServerIndex, Servers};
 use crate::protocol::{Arith, Delete, Get, Reply, Request, Store, Touch};
-use crate::server::Server;
 use crate::set::Set;
 
 /// What to do after a failure.
@@ -87,80 +86,147 @@ pub(crate) fn again<'b>(request: &'b Request<'_>) -> Request<'b> {
     }
 }
 
-/// A failed request as it looks for somebody else to answer it.
-pub(crate) struct Search<'a> {
-    pub(crate) failover: &'a Failover,
+/// Where a request began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin<'a> {
     pub(crate) set: &'a Set,
+    pub(crate) failover: &'a Failover,
     /// What its server was found by.
     pub(crate) key: &'a [u8],
-    /// The index of its server.
+    /// Its server, one of the set's.
     pub(crate) own: usize,
 }
 
-impl Search<'_> {
-    /// What the caller gets for a request that has failed with `error` on its own server; `ask` asks another one.
-    ///
-    /// If nobody else can be reached either, it is the first error.
-    pub(crate) fn end(
-        &self,
-        request: &Request<'_>,
+/// How far a request has come that began with its own server.
+#[derive(Debug, Default)]
+pub(crate) struct Detour {
+    /// What it got there.
+    first: Option<Error>,
+    others: IntoIter<usize>,
+}
+
+/// Where a request goes on.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// To this one of the set's servers, as [`Origin::adapted`] makes it.
+    Ask(usize),
+    /// Nowhere: this is what the caller gets.
+    End(Result<Reply, Error>),
+}
+
+impl Detour {
+    /// What to do after the server that was asked last has failed; without time left nobody else is asked. If nobody else can be
+    /// reached either, the caller gets the error of the request's own server.
+    pub(crate) fn after(
+        &mut self,
         error: Error,
-        mut ask: impl FnMut(&Server, Request<'_>) -> Result<Reply, Error>,
-    ) -> Result<Reply, Error> {
-        if let Some(end) = self.first_end(request, &error) {
-            return end;
+        request: &Request<'_>,
+        origin: Origin<'_>,
+        in_time: bool,
+    ) -> Step {
+        let decision = decide(origin.failover, request, &error);
+        let is_first = self.first.is_none();
+        if is_first && decision != Decision::Fail {
+            origin.set.servers[origin.own].standing().recorder().failed_over();
         }
-        for other in self.others() {
-            let request = self.adapted(request);
-            match ask(&self.set.servers[other], again(&request)) {
-                Err(later) if self.goes_on(&request, &later) => {}
-                result => return result,
+        match decision {
+            Decision::Fail => return Step::End(Err(error)),
+            Decision::Reply(reply) => return Step::End(Ok(reply)),
+            Decision::Ask if is_first => {
+                self.first = Some(error);
+                self.others = origin.others().into_iter();
             }
+            Decision::Ask => {}
         }
-        Err(error)
-    }
-
-    /// What the caller gets without anybody else being asked.
-    fn first_end(&self, request: &Request<'_>, error: &Error) -> Option<Result<Reply, Error>> {
-        let recorder = self.set.servers[self.own].standing().recorder();
-        match decide(self.failover, request, error) {
-            Decision::Fail => Some(Err(error.clone())),
-            Decision::Reply(reply) => {
-                recorder.failed_over();
-                Some(Ok(reply))
-            }
-            Decision::Ask => {
-                recorder.failed_over();
-                None
-            }
+        match self.others.next().filter(|_| in_time) {
+            Some(server) => Step::Ask(server),
+            None => Step::End(Err(self.first.take().expect("it has been the first"))),
         }
     }
+}
 
-    /// Whether the next one is asked after another one has failed, too.
-    fn goes_on(&self, request: &Request<'_>, later: &Error) -> bool {
-        later.is_failure() && decide(self.failover, request, later) != Decision::Fail
-    }
-
+impl Origin<'_> {
     /// The request as others are asked it.
-    fn adapted<'b>(&self, request: &'b Request<'_>) -> Request<'b> {
+    pub(crate) fn adapted<'b>(&self, request: &'b Request<'_>) -> Request<'b> {
         match &self.set.gutter {
             Some(gutter) => gutter.capped(request),
             None => again(request),
         }
     }
 
-    /// Who is asked, one after the other, by their index among the servers.
+    /// Who is asked, one after the other.
     fn others(&self) -> Vec<usize> {
         match (self.failover, &self.set.gutter) {
-            (Failover::Next(count), _) => (self.set.placement)
-                .others(self.key, ServerIndex::new(self.own as u32), *count as usize)
-                .into_iter()
-                .map(ServerIndex::get)
-                .collect(),
+            (Failover::Next(count), _) => {
+                let own = ServerIndex::new(self.own as u32);
+                let others = self.set.placement.others(self.key, own, *count as usize);
+                others.into_iter().map(ServerIndex::get).collect()
+            }
             (_, Some(gutter)) => vec![self.set.in_gutter(gutter, self.key)],
             _ => Vec::new(),
         }
     }
+}
+
+/// What the caller gets for a request that has failed with `error` on its own server; `ask` asks another one.
+pub(crate) fn end(
+    origin: Origin<'_>,
+    request: &Request<'_>,
+    mut error: Error,
+    patience: &Patience,
+    ask: impl Fn(usize, Request<'_>) -> Result<Reply, Error>,
+) -> Result<Reply, Error> {
+    let mut detour = Detour::default();
+    loop {
+        match detour.after(error, request, origin, !patience.is_over()) {
+            Step::End(reply) => return reply,
+            Step::Ask(server) => match ask(server, origin.adapted(request)) {
+                Err(later) if later.is_failure() => error = later,
+                reply => return reply,
+            },
+        }
+    }
+}
+
+/// As [`end`] for many requests, whose first replies these are, failed or not: in each round all that are left are asked
+/// together, each the next one of its own list.
+pub(crate) fn end_all<'a>(
+    requests: &[Request<'_>],
+    replies: Vec<Result<Reply, Error>>,
+    origin: impl Fn(usize) -> Origin<'a>,
+    patience: &Patience,
+    ask: impl Fn(Vec<Request<'_>>, &[usize]) -> Vec<Result<Reply, Error>>,
+) -> Vec<Result<Reply, Error>> {
+    let mut ends: Vec<Option<Result<Reply, Error>>> = replies.iter().map(|_| None).collect();
+    let first = |(at, reply)| (at, Detour::default(), reply);
+    let mut left: Vec<(usize, Detour, Result<Reply, Error>)> =
+        replies.into_iter().enumerate().map(first).collect();
+    while !left.is_empty() {
+        let in_time = !patience.is_over();
+        let mut on_way = Vec::new();
+        let mut asked = Vec::new();
+        let mut routes = Vec::new();
+        for (at, mut detour, reply) in left {
+            let step = match reply {
+                Err(error) if error.is_failure() => detour.after(error, &requests[at], origin(at), in_time),
+                reply => Step::End(reply),
+            };
+            match step {
+                Step::End(reply) => ends[at] = Some(reply),
+                Step::Ask(server) => {
+                    asked.push(origin(at).adapted(&requests[at]));
+                    routes.push(server);
+                    on_way.push((at, detour));
+                }
+            }
+        }
+        let replies = ask(asked, &routes);
+        let with_reply = |((at, detour), reply)| (at, detour, reply);
+        left = on_way.into_iter().zip(replies).map(with_reply).collect();
+    }
+    ends.into_iter()
+        .map(|end| end.expect("each has come to one"))
+        .collect()
 }
 
 /// A request for which nobody waits, with all that is needed to ask others if its server fails.
@@ -173,98 +239,41 @@ pub(crate) struct Pursuit {
     pub(crate) own: usize,
     pub(crate) kept: Kept,
     pub(crate) patience: Patience,
+    pub(crate) detour: Detour,
 }
 
 impl Pursuit {
-    /// What came of asking its own server: as [`Search::end`], but nobody waits.
-    pub(crate) fn end(self, reply: Result<Reply, Error>, done: Done) {
+    /// What came of asking: `done` gets it, or somebody else is asked.
+    pub(crate) fn go_on(mut self, reply: Result<Reply, Error>, done: Done) {
         let error = match reply {
             Err(error) if error.is_failure() => error,
             reply => return done(reply),
         };
-        let search = self.search();
-        match self.kept.with_ref(|request| search.first_end(request, &error)) {
-            Some(end) => done(end),
-            None => {
-                let others = search.others().into_iter();
-                self.ask_next(others, error, done);
-            }
-        }
-    }
-
-    fn search(&self) -> Search<'_> {
-        Search {
-            failover: &self.failover,
+        let origin = Origin {
             set: &self.set,
+            failover: &self.failover,
             key: &self.placed,
             own: self.own,
-        }
-    }
-
-    fn ask_next(self, mut others: IntoIter<usize>, first: Error, done: Done) {
-        let next = others.next().filter(|_| !self.patience.is_over());
-        let (Some(next), Ok(driver)) = (next, self.set.driver()) else {
-            return done(Err(first));
         };
-        let driver = driver.clone();
-        let search = self.search();
+        let (detour, in_time) = (&mut self.detour, !self.patience.is_over());
+        let step = self
+            .kept
+            .with_ref(|request| detour.after(error, request, origin, in_time));
+        let server = match step {
+            Step::End(reply) => return done(reply),
+            Step::Ask(server) => server,
+        };
+        // It has been asked by a driver before, so there is one.
+        let driver = match self.set.driver() {
+            Ok(driver) => driver.clone(),
+            Err(error) => return done(Err(error)),
+        };
         let kept = self.kept.with_ref(|request| {
-            Kept::new(
-                request.key().unwrap_or_default().into(),
-                search.adapted(request),
-                next,
-            )
+            let key = request.key().unwrap_or_default().into();
+            Kept::new(key, origin.adapted(request), server)
         });
         let patience = self.patience;
-        let further = move |reply| match reply {
-            Err(later)
-                if self
-                    .kept
-                    .with_ref(|request| self.search().goes_on(request, &later)) =>
-            {
-                self.ask_next(others, first, done);
-            }
-            reply => done(reply),
-        };
-        driver.call(kept, patience, Box::new(further));
-    }
-}
-
-/// As [`Search::end`] for the requests with these indexes, whose first errors stand in `replies`: in each round all that are
-/// left are asked together, each the next one of its own list.
-pub(crate) fn end_all(
-    requests: &[Request<'_>],
-    replies: &mut [Result<Reply, Error>],
-    searches: &[(usize, Search<'_>)],
-    patience: &Patience,
-    ask: impl Fn(Vec<Request<'_>>, &[usize]) -> Vec<Result<Reply, Error>>,
-) {
-    let mut left = Vec::new();
-    for (at, search) in searches {
-        let Err(error) = &replies[*at] else { continue };
-        match search.first_end(&requests[*at], error) {
-            Some(end) => replies[*at] = end,
-            None => left.push((*at, search, search.others().into_iter())),
-        }
-    }
-    while !left.is_empty() && !patience.is_over() {
-        let mut asked = Vec::new();
-        let mut routes = Vec::new();
-        left.retain_mut(|(at, search, others)| {
-            let next = others.next();
-            asked.extend(next.map(|_| search.adapted(&requests[*at])));
-            routes.extend(next);
-            next.is_some()
-        });
-        let mut round = ask(asked, &routes).into_iter();
-        left.retain(|(at, search, _)| match round.next() {
-            Some(Err(later)) if search.goes_on(&requests[*at], &later) => true,
-            Some(result) => {
-                replies[*at] = result;
-                false
-            }
-            None => false,
-        });
+        driver.call(kept, patience, Box::new(move |reply| self.go_on(reply, done)));
     }
 }
 

@@ -34,11 +34,10 @@ mod server;
 mod set;
 mod standing;
 pub mod statistics;
+#[cfg(feature = "tls")]
 pub mod tls;
 pub mod udp;
 pub mod value;
-
-#[cfg(feature = "tls")]
 
 pub use cache::{Cache, CacheError, ComputeError, LeaseOptions, Many, Put, Ttl};
 pub use client::{Call, Client, Route};

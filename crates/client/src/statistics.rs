@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use scrubjay_base::sync::OwnLine;
-use scrubjay_base::sync::whole::{AtomicU64, Ordering};
+use scrubjay_base::sync::whole::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::Error;
 use crate::health::State;
@@ -38,8 +38,8 @@ macro_rules! counters {
         struct Live { $($name: AtomicU64,)+ }
 
         impl Live {
-            fn read(&self) -> Counters {
-                Counters { $($name: self.$name.load(Ordering::Relaxed),)+ }
+            fn add_to(&self, sum: &mut Counters) {
+                $(sum.$name += self.$name.load(Ordering::Relaxed);)+
             }
         }
 
@@ -126,6 +126,12 @@ pub struct Histogram {
 }
 
 impl Histogram {
+    fn new() -> Histogram {
+        Histogram {
+            counts: [0; BUCKETS].into(),
+        }
+    }
+
     /// How many there were.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -192,11 +198,35 @@ impl LiveHistogram {
         self.0[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn read(&self) -> Histogram {
-        Histogram {
-            counts: self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
+    fn add_to(&self, sum: &mut Histogram) {
+        for (sum, count) in sum.counts.iter_mut().zip(&self.0) {
+            *sum += count.load(Ordering::Relaxed);
         }
     }
+
+    fn read(&self) -> Histogram {
+        let mut sum = Histogram::new();
+        self.add_to(&mut sum);
+        sum
+    }
+}
+
+/// So many parts the counts of each server have; threads that write into different parts do not slow each other.
+const PARTS: usize = 8;
+
+thread_local! {
+    /// Which part this thread writes into: threads take turns.
+    static PART: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % PARTS
+    };
+}
+
+/// What every request is counted in.
+#[derive(Debug)]
+struct Part {
+    counters: Live,
+    wait: LiveHistogram,
 }
 
 /// Where what happens with one server is counted, by any thread.
@@ -204,9 +234,8 @@ impl LiveHistogram {
 /// Written by all who ask the server, read by whoever wants statistics; nothing is published by it, so all is relaxed.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    counters: OwnLine<Live>,
+    parts: Box<[OwnLine<Part>]>,
     connect: LiveHistogram,
-    wait: LiveHistogram,
     queue: LiveHistogram,
     wire: LiveHistogram,
     parse: LiveHistogram,
@@ -215,10 +244,13 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn new() -> Recorder {
-        Recorder {
-            counters: OwnLine(Live::default()),
-            connect: LiveHistogram::new(),
+        let part = || Part {
+            counters: Live::default(),
             wait: LiveHistogram::new(),
+        };
+        Recorder {
+            parts: (0..PARTS).map(|_| OwnLine(part())).collect(),
+            connect: LiveHistogram::new(),
             queue: LiveHistogram::new(),
             wire: LiveHistogram::new(),
             parse: LiveHistogram::new(),
@@ -226,18 +258,23 @@ impl Recorder {
         }
     }
 
+    fn part(&self) -> &Part {
+        &self.parts[PART.with(|part| *part)].0
+    }
+
+    fn counters(&self) -> &Live {
+        &self.part().counters
+    }
+
     /// Whether the parts of the next request's time are to be kept.
     pub(crate) fn is_sampled(&self) -> bool {
-        self.counters
-            .0
-            .requests
-            .load(Ordering::Relaxed)
-            .is_multiple_of(SAMPLE)
+        let requests = self.counters().requests.load(Ordering::Relaxed);
+        requests.is_multiple_of(SAMPLE)
     }
 
     /// A connection was made.
     pub(crate) fn connected(&self, took: Duration) {
-        add(&self.counters.0.connects, 1);
+        add(&self.counters().connects, 1);
         self.connect.add(took);
     }
 
@@ -258,17 +295,17 @@ impl Recorder {
 
     /// Bytes were sent.
     pub(crate) fn sent(&self, bytes: usize) {
-        add(&self.counters.0.bytes_out, bytes as u64);
+        add(&self.counters().bytes_out, bytes as u64);
     }
 
     /// Bytes were received.
     pub(crate) fn received(&self, bytes: usize) {
-        add(&self.counters.0.bytes_in, bytes as u64);
+        add(&self.counters().bytes_in, bytes as u64);
     }
 
     /// Failover has stepped in for a request.
     pub(crate) fn failed_over(&self) {
-        add(&self.counters.0.failed_over, 1);
+        add(&self.counters().failed_over, 1);
     }
 
     /// The server went down.
@@ -278,7 +315,8 @@ impl Recorder {
 
     /// What came of a request.
     pub(crate) fn ended(&self, result: &Result<Reply, Error>, took: Duration) {
-        let counters = &self.counters.0;
+        let part = self.part();
+        let counters = &part.counters;
         add(&counters.requests, 1);
         let kind = match result {
             Ok(Reply::Value(_)) => Some(&counters.hits),
@@ -295,19 +333,25 @@ impl Recorder {
             add(kind, 1);
         }
         if !matches!(result, Err(Error::Refused(_) | Error::Down { .. })) {
-            self.wait.add(took);
+            part.wait.add(took);
         }
     }
 
     pub(crate) fn read(&self, server: String, state: State) -> ServerStatistics {
+        let mut counters = Counters::default();
+        let mut wait = Histogram::new();
+        for OwnLine(part) in &self.parts {
+            part.counters.add_to(&mut counters);
+            part.wait.add_to(&mut wait);
+        }
         ServerStatistics {
             server,
             state,
             downs: self.downs.load(Ordering::Relaxed),
-            counters: self.counters.0.read(),
+            counters,
             times: Times {
                 connect: self.connect.read(),
-                wait: self.wait.read(),
+                wait,
                 queue: self.queue.read(),
                 wire: self.wire.read(),
                 parse: self.parse.read(),
