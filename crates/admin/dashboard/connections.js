@@ -20,7 +20,7 @@ export async function poll() {
   isListed = connections !== null;
   if (!isListed) return;
   say(byId("connections-note"), isComplete ? "" : `The first ${connections.length}; stats conns tells all.`);
-  fill("connections-table", connections.map(({ descriptor, UDP, addr, listen_addr: at, state, secs_since_last_cmd: idle }) => [
-    { content: addr ?? "", value: descriptor, of: `connection:${descriptor}` }, spanOf(idle), STATES[state] ?? state, at ?? (UDP ? "UDP" : ""),
+  fill("connections-table", connections.map(({ descriptor, UDP, addr, listen_addr: at, state, secs_since_last_cmd: idle, last_cmd: last }) => [
+    { content: addr ?? "", value: descriptor, of: `connection:${descriptor}` }, spanOf(idle), STATES[state] ?? state, at ?? (UDP ? "UDP" : ""), last ?? "",
   ]));
 }

@@ -49,6 +49,8 @@ pub(crate) struct Connection<D: Driver, S: Service> {
     caught_up: bool,
     /// Something has come from the peer.
     has_begun: bool,
+    /// Its last request, as the service numbers them; 0 before the first.
+    pub(crate) last_asked: u8,
 }
 
 /// Bytes that an idle connection takes, with its place among the others: all that it has unless its service or its driver keeps more
@@ -141,6 +143,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
             interest: Interest::Read,
             caught_up: false,
             has_begun: false,
+            last_asked: 0,
         }
     }
 
@@ -291,6 +294,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
             return self.handle_leftover(service, output);
         }
         let handled = service.handle(&mut self.session, input, output);
+        self.note_last(service);
         debug_assert!(handled.consumed <= input.len());
         if handled.consumed < input.len() {
             let rest = &input[handled.consumed..];
@@ -316,7 +320,15 @@ impl<D: Driver, S: Service> Connection<D, S> {
         } else {
             self.leftover().drain(..handled.consumed);
         }
+        self.note_last(service);
         handled.next
+    }
+
+    fn note_last(&mut self, service: &S) {
+        match service.last_asked() {
+            0 => {}
+            last_asked => self.last_asked = last_asked,
+        }
     }
 
     /// Sends `output`, which is empty afterwards; what the socket does not take, or is more than `share`, moves here.

@@ -43,6 +43,8 @@ pub struct Row {
     pub state: State,
     /// When it was last served.
     pub last_active: Now,
+    /// Its last request, as the service numbers them; 0 if there was none.
+    pub last_asked: u8,
 }
 
 /// The rows that were collected for one call.
@@ -160,6 +162,7 @@ mod tests {
             },
             state,
             last_active: Now::default(),
+            last_asked: 0,
         }
     }
 

@@ -75,6 +75,11 @@ pub trait Service {
         let _ = inputs;
     }
 
+    /// What the last of the requests handled since the last call of this was, by a number of the service's own; 0 if there was none.
+    fn last_asked(&self) -> u8 {
+        0
+    }
+
     /// Handles as many requests as `input` holds, in order, and appends their replies to `output`.
     ///
     /// `input` starts with the bytes that an earlier call did not consume. At most a fair share of work is done in one

@@ -231,6 +231,10 @@ impl Service for CacheService {
         self.post.descriptor.set(cfd(descriptor));
     }
 
+    fn last_asked(&self) -> u8 {
+        self.post.last.replace(0)
+    }
+
     fn begin_turn(&mut self, now: Now) {
         self.now = now;
         self.worker.begin_turn(now);

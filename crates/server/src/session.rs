@@ -9,6 +9,7 @@ mod carry;
 mod dump;
 mod guard;
 mod insides;
+pub(crate) mod last;
 mod meta;
 mod need;
 mod text;
@@ -74,6 +75,13 @@ pub struct Context<'a> {
 impl Context<'_> {
     fn requests_per_call(&self) -> usize {
         self.shared.live.requests_per_turn.load(Ordering::Relaxed)
+    }
+
+    /// The last command of those handled in this call; 0 or none: none is known.
+    fn note_last(&self, number: Option<u8>) {
+        if let Some(number) = number.filter(|number| *number != 0) {
+            self.post.last.set(number);
+        }
     }
 
     fn has_cas(&self) -> bool {

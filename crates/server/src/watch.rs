@@ -197,6 +197,8 @@ pub(crate) struct Post {
     pub(crate) number: usize,
     /// Of the connection that is being served; 0: of a datagram.
     pub(crate) descriptor: Cell<u32>,
+    /// What the connection that is being served asked last, by the numbers of `session/last.rs`; 0: nothing in this turn.
+    pub(crate) last: Cell<u8>,
     pub(crate) door: Arc<Door>,
 }
 

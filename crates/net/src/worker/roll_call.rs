@@ -34,6 +34,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
             name: self.driver.name(&connection.socket),
             state: connection.state(),
             last_active: connection.last_active,
+            last_asked: connection.last_asked,
         }));
         self.roll_at.1 = last;
         if last == self.connections.len() {
@@ -47,6 +48,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
             name,
             state,
             last_active: Now::default(),
+            last_asked: 0,
         };
         let listeners = self.listeners.iter();
         roll.add(listeners.map(|listener| row(self.driver.listener_name(listener), State::Listening)));

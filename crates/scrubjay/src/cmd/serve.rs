@@ -376,6 +376,18 @@ fn write_files(options: &Options, places: &Places, is_successor: bool) -> Option
     }
 }
 
+/// Writes the pid file again, which a successor may have written that came to nothing.
+fn name_this_process(options: &Options) {
+    if let Some((file, _)) = options
+        .pid_file
+        .as_deref()
+        .and_then(|path| PidFile::write(path).ok())
+    {
+        // It is removed by what was returned when it was written first.
+        std::mem::forget(file);
+    }
+}
+
 /// Starts the threads that stay: one takes signals, one verifies passwords if there are users. They end with the process.
 fn start_helpers(
     shared: &Arc<Shared>,

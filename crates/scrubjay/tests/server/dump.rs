@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +13,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 
 use crate::kit::{Dir, Server, run};
+use crate::tls::Certificates;
 
 /// Flags, seconds left to live, value, and whether the key is marked as binary.
 type Item = (u32, Option<u64>, Vec<u8>, bool);
@@ -216,6 +218,74 @@ fn what_is_dumped_into_a_file_and_loaded_is_the_same() {
             .next(),
         Some(&*format!("{}: 5,000 items", shown(&file)))
     );
+}
+
+/// Moves items between encrypted servers with users, no faster than it is told to.
+#[test]
+fn items_go_through_encryption_and_logins_at_the_rate_that_is_asked_for() {
+    let (certificates, dir) = (Certificates::new(), Dir::new());
+    let [users, login, wrong, file] = ["users", "login", "wrong", "dump"].map(|name| dir.path(name));
+    std::fs::write(&users, "anna:secret\n").expect("ours");
+    std::fs::write(&login, "anna:secret\n").expect("ours");
+    std::fs::write(&wrong, "anna:guess\n").expect("ours");
+    let options = format!("-m 64 {} -Y {}", certificates.options(), shown(&users));
+    let [source, destination] = [(); 2].map(|()| Server::start(&options));
+    let plain = Server::start("-m 64");
+    let items = items(600, 200_000);
+    Client::new(&plain).store(&items);
+    let ca = certificates.path("chain");
+    let at = |server: &Server, prefix: &str, login: &Path| {
+        let (login, ca) = (shown(login), shown(&ca));
+        let port = server.ports[0];
+        let server = if prefix.is_empty() { "server" } else { "to" };
+        format!("--{server} localhost:{port} --{prefix}login {login} --{prefix}tls-ca {ca}")
+    };
+    let into = format!("dump --server {}", address(&plain));
+    succeed(&format!("{into} {}", at(&source, "to-", &login)));
+    let started = Instant::now();
+    let rate = 1000;
+    succeed(&format!(
+        "dump {} --rate {rate} {}",
+        shown(&file),
+        at(&source, "", &login)
+    ));
+    // It has no way of being faster: the lower bound does not depend on the machine.
+    let least = Duration::from_secs_f64((items.len() as f64 / f64::from(rate)) / 2.0);
+    assert!(
+        started.elapsed() >= least,
+        "{:?} at {rate} a second",
+        started.elapsed()
+    );
+    let started = Instant::now();
+    let load = format!("load {} --rate {rate}", shown(&file));
+    succeed(&format!("{load} {}", at(&destination, "", &login)));
+    assert!(
+        started.elapsed() >= least,
+        "{:?} at {rate} a second",
+        started.elapsed()
+    );
+    // Back into the clear, to be looked at.
+    let copy = Server::start("-m 64");
+    succeed(&format!(
+        "dump --to {} {}",
+        address(&copy),
+        at(&destination, "", &login)
+    ));
+    check_equal(&items, &Client::new(&copy).everything());
+    for line in [&format!("dump {}.2", shown(&file)), &load] {
+        refuse(&format!("{line} {}", at(&source, "", &wrong)), 2, &["--login"]);
+        let port = source.ports[0];
+        refuse(
+            &format!("{line} --server localhost:{port} --tls-ca {}", shown(&ca)),
+            2,
+            &["--login"],
+        );
+        refuse(
+            &format!("{line} --server localhost:{port} --login {}", shown(&login)),
+            2,
+            &[],
+        );
+    }
 }
 
 #[test]

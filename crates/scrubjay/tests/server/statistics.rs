@@ -209,6 +209,10 @@ fn every_socket_is_listed_by_whoever_asks_at_the_same_time() {
             );
             let secs = &told[&format!("{number}:secs_since_last_cmd")];
             assert!(secs.parse::<u64>().is_ok(), "{secs}");
+            let last = told.get(&format!("{number}:last_cmd")).map(String::as_str);
+            let lasts = [(&idle, Some("mn")), (&partial, Some("set")), (&fresh, None)];
+            let expected = lasts.iter().find(|(other, _)| std::ptr::eq(*other, local));
+            assert_eq!(last, expected.expect("one of them").1);
             Some(told[&format!("{number}:state")].clone())
         };
         let states = [&idle, &partial, &fresh].map(state_of);

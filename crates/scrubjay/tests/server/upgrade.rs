@@ -245,6 +245,39 @@ fn whatever_is_wrong_with_the_new_program_the_old_one_serves_on() {
     assert_eq!(talk(&mut stream, b"mg b v\r\n", 2), ["VA 2", "yy"]);
 }
 
+/// The new process is told to go, and dies when it writes its id: it may write no byte to a file.
+#[test]
+fn a_new_process_that_dies_as_soon_as_it_may_go_loses_connections_and_nothing_else() {
+    for options in ["-t 2", "--keep -t 1"] {
+        let old = Replaceable::start(options);
+        let before = old.pid();
+        let mut stream = old.server.connect();
+        let stored = talk(
+            &mut stream,
+            b"set a 5 100 3\r\nabc\r\nset b 0 0 1\r\nb\r\ndelete b\r\n",
+            3,
+        );
+        assert_eq!(stored, ["STORED", "STORED", "DELETED"], "{options}");
+        let program = env!("CARGO_BIN_EXE_scrubjay");
+        old.replace(Some(&format!(
+            "#!/bin/sh\nulimit -c 0\nulimit -f 0\nexec {program} \"$@\"\n"
+        )));
+        let output = old.upgrade();
+        assert_eq!(output.status.code(), Some(1), "{options}: {}", stderr(&output));
+        assert!(stderr(&output).contains("gone"), "{options}: {}", stderr(&output));
+        // Nobody can tell what the dead one had answered on it.
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).expect("it is closed in order");
+        assert_eq!(rest, b"", "{options}");
+        assert_eq!(old.pid(), before, "{options}");
+        assert_eq!(ask(old.server.connect(), "mg a t"), "HD t100", "{options}");
+        assert_eq!(ask(old.server.connect(), "mg b"), "EN", "{options}");
+        old.replace(None);
+        assert_eq!(old.upgrade().status.code(), Some(0), "{options}");
+        assert_eq!(ask(old.server.connect(), "mg a t"), "HD t100", "{options}");
+    }
+}
+
 #[test]
 fn whoever_cannot_be_upgraded_is_told_of() {
     let output = scrubjay("upgrade").output().expect("it runs");

@@ -12,7 +12,7 @@ use scrubjay_protocol::binary::{
 
 use self::store::Pending;
 use super::need;
-use super::{Context, Listed, Listing, OUTPUT_PER_CALL, ahead, measured, push_value};
+use super::{Context, Listed, Listing, OUTPUT_PER_CALL, ahead, last, measured, push_value};
 use crate::stats::detail;
 
 /// What one connection is in the middle of.
@@ -53,12 +53,15 @@ pub(crate) fn handle(
     input: &[u8],
     output: &mut Output<PinnedSlice>,
 ) -> Handled {
-    let (mut consumed, mut fetched) = (0, 0);
+    let (mut consumed, mut fetched, mut packet) = (0, 0, None);
     for _ in 0..context.requests_per_call() {
         if consumed >= fetched && matches!(state.step, Step::Request) {
             fetched = consumed + ahead::fetch_packets(context.worker, &input[consumed..]);
         }
         let rest = &input[consumed..];
+        if matches!(state.step, Step::Request) && !rest.is_empty() {
+            packet = Some(consumed);
+        }
         let progress = match &mut state.step {
             Step::Request if context.is_due() => {
                 measured(handle_request, &mut state.step, context, rest, output)
@@ -98,8 +101,10 @@ pub(crate) fn handle(
             Progress::Soon => Next::Soon,
             Progress::Close => Next::Close,
         };
+        context.note_last(packet.map(|packet| last::of_packet(&input[packet..])));
         return Handled { consumed, next };
     }
+    context.note_last(packet.map(|packet| last::of_packet(&input[packet..])));
     Handled {
         consumed,
         next: Next::Again,

@@ -19,7 +19,8 @@ use self::swallow::{Unwanted, swallow};
 use super::dump::{self, Dump, Told};
 use super::watch::Watcher;
 use super::{
-    Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, measured, meta, push_value,
+    Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, last, measured, meta,
+    push_value,
 };
 use super::{insides, need};
 use crate::auth::Rights;
@@ -123,11 +124,14 @@ pub(super) fn handle(
     input: &[u8],
     output: &mut Output<PinnedSlice>,
 ) -> Handled {
-    let (mut consumed, mut fetched) = (0, 0);
+    let (mut consumed, mut fetched, mut line) = (0, 0, None);
     for _ in 0..context.requests_per_call() {
         let rest = &input[consumed..];
         if consumed >= fetched && matches!(state.step, Step::Line) {
             fetched = consumed + ahead::fetch_lines(context.worker, rest);
+        }
+        if matches!(state.step, Step::Line) && !rest.is_empty() {
+            line = Some(consumed);
         }
         let progress = match &mut state.step {
             Step::Line if context.is_due() => measured(handle_line, &mut state.step, context, rest, output),
@@ -177,8 +181,10 @@ pub(super) fn handle(
             }
             Progress::Close => Next::Close,
         };
+        context.note_last(line.map(|line| last::of_line(&input[line..])));
         return Handled { consumed, next };
     }
+    context.note_last(line.map(|line| last::of_line(&input[line..])));
     let next = match state.step {
         _ if consumed < input.len() => Next::Again,
         Step::Line => Next::Wait,

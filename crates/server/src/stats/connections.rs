@@ -1,10 +1,17 @@
-//! `stats conns`: a few lines for every socket, under memcached's names and states.
+//! `stats conns`: a few lines for every socket, under memcached's names and states; the last command is beyond what it tells.
 
 use scrubjay_base::time::Now;
 use scrubjay_net::{Row, State};
 
 /// Names of the lines of a socket, each behind its descriptor and a colon.
-pub(super) const NAMES: [&str; 5] = ["UDP", "addr", "listen_addr", "state", "secs_since_last_cmd"];
+pub(super) const NAMES: [&str; 6] = [
+    "UDP",
+    "addr",
+    "listen_addr",
+    "state",
+    "secs_since_last_cmd",
+    "last_cmd",
+];
 
 /// memcached's word for a state.
 fn word(state: State) -> &'static str {
@@ -21,7 +28,7 @@ fn word(state: State) -> &'static str {
 
 /// Calls `each` with name and value of every line of a socket.
 pub fn connection(row: &Row, now: Now, each: &mut dyn FnMut(&str, &str)) {
-    let [udp, addr, listen_addr, state, secs] = NAMES;
+    let [udp, addr, listen_addr, state, secs, last] = NAMES;
     let mut say = |name: &str, value: &str| each(&format!("{}:{name}", row.name.descriptor), value);
     match row.state {
         State::Listening => say(addr, &row.name.here),
@@ -37,4 +44,7 @@ pub fn connection(row: &Row, now: Now, each: &mut dyn FnMut(&str, &str)) {
     say(state, word(row.state));
     let idle = now.nanos_since(row.last_active) / 1_000_000_000;
     say(secs, &idle.to_string());
+    if let Some(name) = crate::session::last::name(row.last_asked) {
+        say(last, name);
+    }
 }

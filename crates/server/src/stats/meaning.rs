@@ -397,6 +397,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "seconds since the last request",
     ),
     (
+        "stats conns",
+        "last_cmd",
+        "its last request, or the one that is being received: a text command, or the name of a binary one; not told before the first, nor for connections just taken over in an upgrade (not in memcached)",
+    ),
+    (
         "stats hotkeys",
         "key",
         "one of the keys asked for most in the last seconds, the first most",

@@ -115,6 +115,9 @@ pub fn serve_until_told(
             udp: udp_served(&beside.udp, left.udp),
             carried: left.carried,
         };
+        // The other one may have made itself known before it ended.
+        super::name_this_process(&shared.options);
+        upgrade.report();
         upgrade.failed(&why);
     }
 }
