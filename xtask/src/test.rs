@@ -45,7 +45,9 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
     steps.step("load by epoll", || load_by_epoll(&root));
     steps.step("interleavings", || {
         let mut command = cargo(&root);
-        command.args("test --locked -p scrubjay-base -p scrubjay-cache --lib models".split(' '));
+        command.args(
+            "test --locked -p scrubjay-base -p scrubjay-cache -p scrubjay-client --lib models".split(' '),
+        );
         // Built apart: everything is another program when atomics are modelled.
         command
             .env("RUSTFLAGS", "--cfg loom")

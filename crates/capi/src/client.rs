@@ -122,7 +122,7 @@ pub unsafe extern "C" fn sj_call_all(
     // SAFETY: the caller's promises, all of them; neither is null.
     unsafe {
         let requests = std::slice::from_raw_parts(requests, count);
-        let Ok(Ok(asked)) = std::panic::catch_unwind(|| Asked::read(client, requests, options)) else {
+        let Some(asked) = guard(None, || Asked::read(client, requests, options).ok()) else {
             return status::ARGUMENT;
         };
         let replies = guard(None, || Some(asked.ask()));

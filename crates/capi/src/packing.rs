@@ -1,5 +1,6 @@
 //! Compression of what C has serialized.
 
+use std::borrow::Cow;
 use std::ffi::{c_char, c_int, c_void};
 
 use scrubjay_client::value::profile::{PROFILES, Profile};
@@ -46,12 +47,12 @@ pub unsafe extern "C" fn sj_pack(
                 compression: Some(compression),
                 ..Layout::new(profile)
             };
-            let packed = layout.pack(bytes(raw, len), flags, choice);
+            let packed = layout.pack(flags, Cow::Borrowed(bytes(raw, len)), choice);
             Ok(match packed.map_err(value_error)? {
-                None => SjResult::new(status::AS_IS),
-                Some(stored) => {
-                    let mut result = SjResult::new(status::OK).with_data(stored.bytes);
-                    result.flags = stored.flags;
+                (_, Cow::Borrowed(_)) => SjResult::new(status::AS_IS),
+                (flags, Cow::Owned(small)) => {
+                    let mut result = SjResult::new(status::OK).with_data(small);
+                    result.flags = flags;
                     result
                 }
             })
@@ -78,10 +79,10 @@ pub unsafe extern "C" fn sj_unpack(
                 bytes_max: len_max,
                 ..Limits::default()
             };
-            let raw = Layout::new(profile).unpack(bytes(packed, len), flags, &limits);
+            let raw = Layout::new(profile).open(bytes(packed, len), flags, &limits);
             Ok(match raw.map_err(value_error)? {
-                std::borrow::Cow::Borrowed(_) => SjResult::new(status::AS_IS),
-                std::borrow::Cow::Owned(raw) => SjResult::new(status::OK).with_data(raw),
+                Cow::Borrowed(_) => SjResult::new(status::AS_IS),
+                Cow::Owned(raw) => SjResult::new(status::OK).with_data(raw),
             })
         })
     }

@@ -73,6 +73,7 @@ impl SjRequest {
             op::GET => Request::Get(Get {
                 key,
                 with_cas: self.with_cas != 0,
+                with_ttl: false,
                 touch: (self.touch != 0).then_some(self.exptime),
                 vivify: (self.lease_ttl != 0).then_some(self.lease_ttl.into()),
                 recache_below: (self.recache_below != 0).then_some(self.recache_below),

@@ -15,6 +15,7 @@ mod layout;
 mod marshal;
 mod msgpack;
 mod number;
+mod opened;
 mod php;
 mod pickle;
 pub mod profile;
@@ -25,6 +26,7 @@ mod strings;
 pub use compress::{Codec, Compression, Dictionary};
 pub use error::Error;
 pub use layout::{Choice, Layout, Stored};
+pub use opened::{Contents, Packed};
 pub use stream::{Event, StreamReader, StreamWriter};
 
 /// A value, as far as the formats agree on what one is.

@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("load", &["workload", "tls", "io", "base"]),
     ("client", &["base"]),
     ("capi", &["client", "base"]),
+    ("python", &["client", "base"]),
     (
         "scrubjay",
         &[

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::profile::Profile;
+use super::opened::Packed;
+use super::profile::{Form, Profile};
 use super::{Compression, Error, Format, Limits, Value};
 
 /// What goes to the server.
@@ -58,27 +59,25 @@ impl Layout {
         let raw = form.write(value)?;
         #[cfg(test)]
         tests::WRITES.set(tests::WRITES.get() + 1);
-        Ok(self.pack(&raw, form_bits, choice)?.unwrap_or_else(|| Stored {
-            flags: form_bits,
-            bytes: raw.into_owned(),
-        }))
+        let (flags, bytes) = self.pack(form_bits, raw, choice)?;
+        Ok(Stored {
+            flags,
+            bytes: bytes.into_owned(),
+        })
     }
 
-    /// Compresses what was serialized elsewhere, whose flags are `form_bits`; `None`: it is to be stored as it is.
+    /// Compression, if it pays, of what is written already, whose flags are `form_bits`; gives the flags of both.
     ///
     /// # Errors
     /// When the profile has no bits for the codec, or the codec fails.
-    pub fn pack(&self, raw: &[u8], form_bits: u32, choice: Choice) -> Result<Option<Stored>, Error> {
-        let Some(compression) = &self.compression else {
-            return Ok(None);
-        };
-        let Some(small) = compression.shrink(raw, choice)? else {
-            return Ok(None);
-        };
-        Ok(Some(Stored {
-            flags: form_bits | self.profile.codec_bits(compression.codec)?,
-            bytes: self.prefixed(raw.len(), small)?,
-        }))
+    pub fn pack<'a>(&self, form_bits: u32, raw: Cow<'a, [u8]>, choice: Choice) -> Result<Packed<'a>, Error> {
+        if let Some(compression) = &self.compression
+            && let Some(small) = compression.shrink(&raw, choice)?
+        {
+            let flags = form_bits | self.profile.codec_bits(compression.codec)?;
+            return Ok((flags, Cow::Owned(self.prefixed(raw.len(), small)?)));
+        }
+        Ok((form_bits, raw))
     }
 
     fn prefixed(&self, len: usize, small: Vec<u8>) -> Result<Vec<u8>, Error> {
@@ -98,18 +97,20 @@ impl Layout {
     /// # Errors
     /// When flags or bytes are not of this profile, or exceed `limits`.
     pub fn decode(&self, bytes: &[u8], flags: u32, limits: &Limits) -> Result<Value, Error> {
-        let (form, _) = self.profile.meaning(flags)?;
-        form.read(self.unpack(bytes, flags, limits)?, limits)
+        let (form, raw) = self.unpack(bytes, flags, limits)?;
+        form.read(raw, limits)
     }
 
-    /// What a server sent without its compression, as it was serialized.
-    ///
-    /// # Errors
-    /// When flags or bytes are not of this profile, or exceed `limits`.
-    pub fn unpack<'a>(&self, bytes: &'a [u8], flags: u32, limits: &Limits) -> Result<Cow<'a, [u8]>, Error> {
-        let (_, codec) = self.profile.meaning(flags)?;
+    /// The form and its bytes, no longer compressed.
+    pub(super) fn unpack<'a>(
+        &self,
+        bytes: &'a [u8],
+        flags: u32,
+        limits: &Limits,
+    ) -> Result<(Form, Cow<'a, [u8]>), Error> {
+        let (form, codec) = self.profile.meaning(flags)?;
         let Some(codec) = codec else {
-            return Ok(Cow::Borrowed(bytes));
+            return Ok((form, Cow::Borrowed(bytes)));
         };
         let dictionary = self
             .compression
@@ -138,7 +139,7 @@ impl Layout {
                 raw
             }
         };
-        Ok(Cow::Owned(raw))
+        Ok((form, Cow::Owned(raw)))
     }
 }
 

@@ -86,6 +86,7 @@ pub static SCRUBJAY: Profile = Profile {
         (0x5c00_0008, Form::Serialized(Format::Igbinary)),
         (0x5c00_0009, Form::Serialized(Format::Php)),
         (0x5c00_000a, Form::Serialized(Format::Fb)),
+        (0x5c00_000b, Form::Serialized(Format::Pickle)),
         (0, Form::Bytes),
     ],
     codec_mask: 0x70,

@@ -2,19 +2,25 @@
 
 mod admin;
 mod bench;
+mod cache;
 mod client;
+mod client_udp;
 mod config;
 mod dump;
+mod failover;
 mod hands;
 mod kit;
 mod lab;
+mod lease;
 mod login;
+mod near;
 mod observe;
 mod options;
 mod plan;
 mod process;
 mod replay;
 mod restart;
+mod shared;
 mod statistics;
 mod tls;
 mod top;

@@ -1,0 +1,740 @@
+//! The client of the package: pymemcache's methods, each one request of `scrubjay-client`.
+//!
+//! One class serves both kinds of callers. Without an event loop a method waits, with the interpreter released, and returns the
+//! result; with one it returns a future of that loop at once.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::types::{PyAnyMethods, PyBytes, PyBytesMethods, PyDict, PyDictMethods, PyInt, PyString};
+use pyo3::{Bound, FromPyObject, Py, PyAny, PyResult, Python, intern, pyclass, pymethods};
+use scrubjay_client::config::{Config, parse_server};
+use scrubjay_client::protocol::{Arith, Delete, Get, Request, Store, StoreMode, Touch};
+use scrubjay_client::{Call, Client, Route};
+
+use crate::completions::{Completion, Completions};
+use crate::finish::{Finish, Outcome, Raised};
+use crate::keys::{Key, KeyRules};
+use crate::values::{Choices, Encoding, Typed, Values};
+use crate::{failure, spread};
+
+/// Servers as one cache.
+#[pyclass(subclass, frozen, weakref, module = "scrubjay._core")]
+#[derive(Debug)]
+pub(crate) struct Core {
+    config: Config,
+    /// Replaced when connections are to be dropped. Held only while the interpreter is, so that no fork leaves it locked.
+    client: Mutex<Client>,
+    servers: usize,
+    keys: KeyRules,
+    values: Values,
+    raised: Raised,
+    /// Whether stores wait for their reply if a call does not say.
+    quiet: bool,
+    completions: Option<Completions>,
+}
+
+/// What a client is made from.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Settings {
+    servers: Vec<String>,
+    options: Vec<(String, String)>,
+    key_prefix: Vec<u8>,
+    allow_unicode_keys: bool,
+    encoding: String,
+    serde: Option<(Py<PyAny>, Py<PyAny>)>,
+    typed: Option<Choices>,
+    pickle: Option<(Py<PyAny>, Py<PyAny>)>,
+    default_noreply: bool,
+    /// `all`, `changes` or `nothing`.
+    raised: String,
+    create_future: Option<Py<PyAny>>,
+}
+
+/// What a store is told besides key and value.
+struct Storing<'a, 'py> {
+    mode: StoreMode,
+    cas: Option<u64>,
+    expire: Option<&'a Bound<'py, PyAny>>,
+    quiet: bool,
+    flags: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl Core {
+    fn client(&self) -> Client {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The prefix has no say in the placement.
+    fn route<'a>(&self, key: &Key<'a>) -> Route<'a> {
+        if self.keys.prefix.is_empty() || self.servers == 1 {
+            Route::Key
+        } else {
+            Route::As(key.bare)
+        }
+    }
+
+    fn ask(
+        &self,
+        py: Python<'_>,
+        request: Request<'_>,
+        route: Route<'_>,
+        finish: Finish,
+    ) -> PyResult<Py<PyAny>> {
+        let client = self.client();
+        let call = Call { route, timeout: None };
+        let Some(completions) = &self.completions else {
+            let reply = py.detach(|| client.call(request, call));
+            return finish.run(py, &self.values, self.raised, Outcome::One(reply));
+        };
+        let future = completions.future(py)?;
+        let waiting = future.clone_ref(py);
+        let queue = completions.queue();
+        client.start(request, call, move |reply| {
+            queue.push(Completion {
+                future: waiting,
+                finish,
+                outcome: Outcome::One(reply),
+            });
+        });
+        Ok(future)
+    }
+
+    fn ask_all(
+        &self,
+        py: Python<'_>,
+        asks: Vec<(Request<'_>, Route<'_>)>,
+        finish: Finish,
+    ) -> PyResult<Py<PyAny>> {
+        let client = self.client();
+        let by_key = asks.iter().all(|(_, route)| *route == Route::Key);
+        let Some(completions) = &self.completions else {
+            let replies = py.detach(|| {
+                if by_key {
+                    client.call_all(requests(asks), Call::default())
+                } else {
+                    spread::call(&client, asks)
+                }
+            });
+            return finish.run(py, &self.values, self.raised, Outcome::Many(replies));
+        };
+        let future = completions.future(py)?;
+        let waiting = future.clone_ref(py);
+        let queue = completions.queue();
+        let done = move |replies| {
+            queue.push(Completion {
+                future: waiting,
+                finish,
+                outcome: Outcome::Many(replies),
+            });
+        };
+        if by_key {
+            client.start_all(requests(asks), Call::default(), done);
+        } else {
+            spread::start(&client, asks, done);
+        }
+        Ok(future)
+    }
+
+    /// The key for those who are called with it.
+    fn name(&self, key: &Bound<'_, PyAny>) -> Py<PyAny> {
+        if self.values.wants_key() {
+            key.clone().unbind()
+        } else {
+            key.py().None()
+        }
+    }
+
+    fn look_up(&self, key: &Bound<'_, PyAny>, get: Get<'_>, finish: Finish) -> PyResult<Py<PyAny>> {
+        let read = self.keys.read(key)?;
+        let get = Get {
+            key: &read.wire,
+            ..get
+        };
+        self.ask(key.py(), Request::Get(get), self.route(&read), finish)
+    }
+
+    fn look_up_many(&self, keys: &Bound<'_, PyAny>, with_cas: bool) -> PyResult<Py<PyAny>> {
+        let objects = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        let read = self.read_all(&objects)?;
+        let asks = read.iter().map(|key| {
+            let get = Get {
+                with_cas,
+                ..Get::new(&key.wire)
+            };
+            (Request::Get(get), self.route(key))
+        });
+        let asks = asks.collect();
+        let finish = Finish::Values {
+            keys: owned(&objects),
+            with_cas,
+        };
+        self.ask_all(keys.py(), asks, finish)
+    }
+
+    fn read_all<'a>(&self, objects: &'a [Bound<'_, PyAny>]) -> PyResult<Vec<Key<'a>>> {
+        objects.iter().map(|key| self.keys.read(key)).collect()
+    }
+
+    fn store(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        how: &Storing<'_, '_>,
+    ) -> PyResult<Py<PyAny>> {
+        let exptime = seconds_or_0(how.expire, "expire")?;
+        let read = self.keys.read(key)?;
+        let encoded = self.values.encode(key, value)?;
+        let store = Store {
+            key: &read.wire,
+            value: encoded.bytes,
+            mode: how.mode,
+            flags: flags(how.flags, encoded.flags)?,
+            exptime,
+            cas: how.cas,
+            invalidate: false,
+            quiet: how.quiet,
+        };
+        self.ask(key.py(), Request::Store(store), self.route(&read), Finish::Stored)
+    }
+
+    fn count(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        decrement: bool,
+        quiet: bool,
+        initial: Option<(u64, i64)>,
+    ) -> PyResult<Py<PyAny>> {
+        let read = self.keys.read(key)?;
+        let arith = Arith {
+            key: &read.wire,
+            delta: delta(value)?,
+            decrement,
+            initial,
+            quiet,
+        };
+        self.ask(key.py(), Request::Arith(arith), self.route(&read), Finish::Number)
+    }
+
+    fn quiet(&self, noreply: Option<bool>) -> bool {
+        noreply.unwrap_or(self.quiet)
+    }
+}
+
+#[pymethods]
+impl Core {
+    #[new]
+    #[pyo3(signature = (settings))]
+    fn new(settings: Settings) -> PyResult<Core> {
+        let servers = settings.servers.iter().map(|text| parse_server(text));
+        let servers = servers
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| failure::of_config(&error))?;
+        let mut config = Config::new(servers);
+        for (name, text) in &settings.options {
+            config
+                .set(name, text)
+                .map_err(|error| failure::of_config(&error))?;
+        }
+        let client = Client::new(config.clone()).map_err(|error| failure::of_config(&error))?;
+        let encoding = Encoding::new(settings.encoding);
+        let values = match (settings.typed, settings.serde) {
+            (Some(typed), _) => Values::Typed(Box::new(Typed::new(typed, settings.pickle)?)),
+            (None, Some((serialize, deserialize))) => Values::Serde {
+                serialize,
+                deserialize,
+                encoding,
+            },
+            (None, None) => Values::Plain(encoding),
+        };
+        Ok(Core {
+            servers: client.servers().count(),
+            client: Mutex::new(client),
+            config,
+            keys: KeyRules {
+                prefix: settings.key_prefix,
+                unicode: settings.allow_unicode_keys,
+            },
+            values,
+            raised: match settings.raised.as_str() {
+                "all" => Raised::All,
+                "changes" => Raised::OfChanges,
+                _ => Raised::Nothing,
+            },
+            quiet: settings.default_noreply,
+            completions: settings.create_future.map(Completions::new).transpose()?,
+        })
+    }
+
+    #[pyo3(signature = (key, default=None))]
+    fn get(&self, key: &Bound<'_, PyAny>, default: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+        let finish = Finish::Value {
+            key: self.name(key),
+            default: or_none(key.py(), default),
+        };
+        self.look_up(key, Get::new(b""), finish)
+    }
+
+    #[pyo3(signature = (key, default=None, cas_default=None))]
+    fn gets(
+        &self,
+        key: &Bound<'_, PyAny>,
+        default: Option<Py<PyAny>>,
+        cas_default: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let get = Get {
+            with_cas: true,
+            ..Get::new(b"")
+        };
+        self.look_up(key, get, self.value_cas(key, default, cas_default))
+    }
+
+    #[pyo3(signature = (key, expire=None, default=None))]
+    fn gat(
+        &self,
+        key: &Bound<'_, PyAny>,
+        expire: Option<&Bound<'_, PyAny>>,
+        default: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let get = Get {
+            touch: Some(seconds_or_0(expire, "expire")?),
+            ..Get::new(b"")
+        };
+        let finish = Finish::Value {
+            key: self.name(key),
+            default: or_none(key.py(), default),
+        };
+        self.look_up(key, get, finish)
+    }
+
+    #[pyo3(signature = (key, expire=None, default=None, cas_default=None))]
+    fn gats(
+        &self,
+        key: &Bound<'_, PyAny>,
+        expire: Option<&Bound<'_, PyAny>>,
+        default: Option<Py<PyAny>>,
+        cas_default: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let get = Get {
+            with_cas: true,
+            touch: Some(seconds_or_0(expire, "expire")?),
+            ..Get::new(b"")
+        };
+        self.look_up(key, get, self.value_cas(key, default, cas_default))
+    }
+
+    fn get_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        self.look_up_many(keys, false)
+    }
+
+    fn gets_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        self.look_up_many(keys, true)
+    }
+
+    #[pyo3(signature = (key, lease_secs, refresh_below=None))]
+    fn lease(
+        &self,
+        key: &Bound<'_, PyAny>,
+        lease_secs: i64,
+        refresh_below: Option<u32>,
+    ) -> PyResult<Py<PyAny>> {
+        let get = Get {
+            with_cas: true,
+            vivify: Some(lease_secs),
+            recache_below: refresh_below,
+            ..Get::new(b"")
+        };
+        self.look_up(key, get, Finish::Lease { key: self.name(key) })
+    }
+
+    #[pyo3(signature = (key, value, expire=None, noreply=None, flags=None))]
+    fn set(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        expire: Option<&Bound<'_, PyAny>>,
+        noreply: Option<bool>,
+        flags: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.store_by(StoreMode::Set, key, value, expire, noreply, flags)
+    }
+
+    #[pyo3(signature = (key, value, expire=None, noreply=None, flags=None))]
+    fn add(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        expire: Option<&Bound<'_, PyAny>>,
+        noreply: Option<bool>,
+        flags: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.store_by(StoreMode::Add, key, value, expire, noreply, flags)
+    }
+
+    #[pyo3(signature = (key, value, expire=None, noreply=None, flags=None))]
+    fn replace(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        expire: Option<&Bound<'_, PyAny>>,
+        noreply: Option<bool>,
+        flags: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.store_by(StoreMode::Replace, key, value, expire, noreply, flags)
+    }
+
+    #[pyo3(signature = (key, value, expire=None, noreply=None, flags=None))]
+    fn append(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        expire: Option<&Bound<'_, PyAny>>,
+        noreply: Option<bool>,
+        flags: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.store_by(StoreMode::Append, key, value, expire, noreply, flags)
+    }
+
+    #[pyo3(signature = (key, value, expire=None, noreply=None, flags=None))]
+    fn prepend(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        expire: Option<&Bound<'_, PyAny>>,
+        noreply: Option<bool>,
+        flags: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.store_by(StoreMode::Prepend, key, value, expire, noreply, flags)
+    }
+
+    #[pyo3(signature = (key, value, cas, expire=None, noreply=false, flags=None))]
+    fn cas(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        cas: &Bound<'_, PyAny>,
+        expire: Option<&Bound<'_, PyAny>>,
+        noreply: bool,
+        flags: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let how = Storing {
+            mode: StoreMode::Set,
+            cas: Some(cas_number(cas)?),
+            expire,
+            quiet: noreply,
+            flags,
+        };
+        self.store(key, value, &how)
+    }
+
+    #[pyo3(signature = (values, expire=None, noreply=None, flags=None))]
+    fn set_many(
+        &self,
+        values: &Bound<'_, PyDict>,
+        expire: Option<&Bound<'_, PyAny>>,
+        noreply: Option<bool>,
+        flags: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let exptime = seconds_or_0(expire, "expire")?;
+        let quiet = self.quiet(noreply);
+        let (objects, contents): (Vec<_>, Vec<_>) = values.iter().unzip();
+        let read = self.read_all(&objects)?;
+        let mut asks = Vec::with_capacity(read.len());
+        for ((object, key), value) in objects.iter().zip(&read).zip(&contents) {
+            let encoded = self.values.encode(object, value)?;
+            let store = Store {
+                flags: self::flags(flags, encoded.flags)?,
+                exptime,
+                quiet,
+                ..Store::new(&key.wire, encoded.bytes)
+            };
+            asks.push((Request::Store(store), self.route(key)));
+        }
+        let finish = Finish::NotStored {
+            keys: owned(&objects),
+        };
+        self.ask_all(values.py(), asks, finish)
+    }
+
+    #[pyo3(signature = (key, noreply=None))]
+    fn delete(&self, key: &Bound<'_, PyAny>, noreply: Option<bool>) -> PyResult<Py<PyAny>> {
+        let read = self.keys.read(key)?;
+        let delete = Delete {
+            quiet: self.quiet(noreply),
+            ..Delete::new(&read.wire)
+        };
+        self.ask(key.py(), Request::Delete(delete), self.route(&read), Finish::Done)
+    }
+
+    #[pyo3(signature = (keys, noreply=None))]
+    fn delete_many(&self, keys: &Bound<'_, PyAny>, noreply: Option<bool>) -> PyResult<Py<PyAny>> {
+        let quiet = self.quiet(noreply);
+        let objects = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        let read = self.read_all(&objects)?;
+        let asks = read.iter().map(|key| {
+            let delete = Delete {
+                quiet,
+                ..Delete::new(&key.wire)
+            };
+            (Request::Delete(delete), self.route(key))
+        });
+        self.ask_all(keys.py(), asks.collect(), Finish::True)
+    }
+
+    #[pyo3(signature = (key, value, noreply=false, initial=None, expire=None))]
+    fn incr(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        noreply: Option<bool>,
+        initial: Option<u64>,
+        expire: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let exptime = seconds_or_0(expire, "expire")?;
+        let initial = initial.map(|initial| (initial, exptime));
+        self.count(key, value, false, noreply == Some(true), initial)
+    }
+
+    #[pyo3(signature = (key, value, noreply=false, initial=None, expire=None))]
+    fn decr(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        noreply: Option<bool>,
+        initial: Option<u64>,
+        expire: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let exptime = seconds_or_0(expire, "expire")?;
+        let initial = initial.map(|initial| (initial, exptime));
+        self.count(key, value, true, noreply == Some(true), initial)
+    }
+
+    #[pyo3(signature = (key, expire=None, noreply=None))]
+    fn touch(
+        &self,
+        key: &Bound<'_, PyAny>,
+        expire: Option<&Bound<'_, PyAny>>,
+        noreply: Option<bool>,
+    ) -> PyResult<Py<PyAny>> {
+        let read = self.keys.read(key)?;
+        let touch = Touch {
+            key: &read.wire,
+            exptime: seconds_or_0(expire, "expire")?,
+            quiet: self.quiet(noreply),
+        };
+        self.ask(key.py(), Request::Touch(touch), self.route(&read), Finish::Done)
+    }
+
+    fn version(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.ask(py, Request::Version, Route::Key, Finish::Version)
+    }
+
+    /// All servers are waited for, whatever `noreply` says: it is there for those who pass it.
+    #[pyo3(signature = (delay=None, noreply=None))]
+    fn flush_all(
+        &self,
+        py: Python<'_>,
+        delay: Option<&Bound<'_, PyAny>>,
+        noreply: Option<bool>,
+    ) -> PyResult<Py<PyAny>> {
+        let _ = noreply;
+        let delay = seconds_or_0(delay, "delay")?;
+        let delay_secs = u32::try_from(delay)
+            .map_err(|_| failure::refused(format!("delay: {delay} is no time to wait")))?;
+        let client = self.client();
+        let asks = client
+            .servers()
+            .map(|server| (Request::Flush { delay_secs }, Route::Server(server)));
+        self.ask_all(py, asks.collect(), Finish::True)
+    }
+
+    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let finish = Finish::Item {
+            key: key.clone().unbind(),
+        };
+        self.look_up(key, Get::new(b""), finish)
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.look_up(key, Get::new(b""), Finish::Found)?.extract(key.py())
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.store_by(StoreMode::Set, key, value, None, Some(true), None)
+            .map(drop)
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.delete(key, Some(true)).map(drop)
+    }
+
+    /// The server of a key, counted from 0.
+    fn place(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let read = self.keys.read(key)?;
+        Ok(self
+            .client()
+            .place(match self.route(&read) {
+                Route::As(key) => key,
+                _ => &read.wire,
+            })
+            .get())
+    }
+
+    /// Drops all connections; new ones are made when they are needed.
+    fn close(&self) -> PyResult<()> {
+        drop(self.renew()?);
+        Ok(())
+    }
+
+    /// In a forked child: the connections are the parent's, and so are the threads that served them. Nothing of them is touched.
+    fn forget(&self) -> PyResult<()> {
+        std::mem::forget(self.renew()?);
+        Ok(())
+    }
+
+    /// What an event loop is to watch.
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.completions()?.fd())
+    }
+
+    /// Gives what has come to those who await it.
+    fn deliver(&self, py: Python<'_>) -> PyResult<()> {
+        for completion in self.completions()?.take() {
+            let future = completion.future.bind(py);
+            // Who was cancelled wants nothing.
+            if future.call_method0(intern!(py, "done"))?.extract()? {
+                continue;
+            }
+            match completion
+                .finish
+                .run(py, &self.values, self.raised, completion.outcome)
+            {
+                Ok(result) => future.call_method1(intern!(py, "set_result"), (result,))?,
+                Err(error) => future.call_method1(intern!(py, "set_exception"), (error,))?,
+            };
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    fn store_by(
+        &self,
+        mode: StoreMode,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        expire: Option<&Bound<'_, PyAny>>,
+        noreply: Option<bool>,
+        flags: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let how = Storing {
+            mode,
+            cas: None,
+            expire,
+            quiet: self.quiet(noreply),
+            flags,
+        };
+        self.store(key, value, &how)
+    }
+
+    fn value_cas(
+        &self,
+        key: &Bound<'_, PyAny>,
+        default: Option<Py<PyAny>>,
+        cas_default: Option<Py<PyAny>>,
+    ) -> Finish {
+        Finish::ValueCas {
+            key: self.name(key),
+            default: or_none(key.py(), default),
+            cas_default: or_none(key.py(), cas_default),
+        }
+    }
+
+    fn renew(&self) -> PyResult<Client> {
+        let new = Client::new(self.config.clone()).map_err(|error| failure::of_config(&error))?;
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::replace(&mut *client, new))
+    }
+
+    fn completions(&self) -> PyResult<&Completions> {
+        let completions = self.completions.as_ref();
+        completions.ok_or_else(|| PyRuntimeError::new_err("this client belongs to no event loop"))
+    }
+}
+
+fn requests<'a>(asks: Vec<(Request<'a>, Route<'_>)>) -> Vec<Request<'a>> {
+    asks.into_iter().map(|(request, _)| request).collect()
+}
+
+fn or_none(py: Python<'_>, object: Option<Py<PyAny>>) -> Py<PyAny> {
+    object.unwrap_or_else(|| py.None())
+}
+
+fn owned(objects: &[Bound<'_, PyAny>]) -> Vec<Py<PyAny>> {
+    objects.iter().map(|object| object.clone().unbind()).collect()
+}
+
+fn seconds_or_0(object: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<i64> {
+    let Some(object) = object else {
+        return Ok(0);
+    };
+    if !object.is_instance_of::<PyInt>() {
+        return Err(failure::illegal(format!(
+            "{name} must be an int, not {}",
+            shown(object)
+        )));
+    }
+    let seconds = object.extract();
+    seconds.map_err(|_| failure::refused(format!("{name}: {} is too great", shown(object))))
+}
+
+fn delta(object: &Bound<'_, PyAny>) -> PyResult<u64> {
+    if !object.is_instance_of::<PyInt>() {
+        return Err(failure::illegal(format!(
+            "value must be an int, not {}",
+            shown(object)
+        )));
+    }
+    let delta = object.extract();
+    delta.map_err(|_| failure::refused(format!("value: {} is not from 0 to 2**64 - 1", shown(object))))
+}
+
+/// The flags that a caller passes go before the serializer's.
+fn flags(passed: Option<&Bound<'_, PyAny>>, encoded: u32) -> PyResult<u32> {
+    let Some(passed) = passed else {
+        return Ok(encoded);
+    };
+    let flags = passed.extract();
+    flags.map_err(|_| failure::refused(format!("flags: {} is not from 0 to 2**32 - 1", shown(passed))))
+}
+
+/// A number, or its digits as text or bytes.
+fn cas_number(cas: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let digits = if let Ok(bytes) = cas.cast::<PyBytes>() {
+        String::from_utf8_lossy(bytes.as_bytes()).into_owned()
+    } else if cas.is_instance_of::<PyInt>() || cas.is_instance_of::<PyString>() {
+        cas.str()?.to_string()
+    } else {
+        return Err(failure::illegal(format!(
+            "cas must be an int, str or bytes, not {}",
+            shown(cas)
+        )));
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(failure::illegal(format!(
+            "cas must be digits, not {}",
+            shown(cas)
+        )));
+    }
+    digits
+        .parse()
+        .map_err(|_| failure::refused(format!("cas: {digits} is greater than 2**64 - 1")))
+}
+
+fn shown(object: &Bound<'_, PyAny>) -> String {
+    object
+        .repr()
+        .map_or_else(|_| "?".to_owned(), |text| text.to_string())
+}

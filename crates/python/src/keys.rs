@@ -1,0 +1,70 @@
+//! What is a key: by pymemcache's rules, so that the same keys are taken and the same are refused.
+
+use std::borrow::Cow;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::types::{PyAnyMethods, PyBytes, PyBytesMethods, PyString, PyStringMethods, PyTypeMethods};
+use pyo3::{Bound, PyAny, PyErr, PyResult};
+use scrubjay_client::protocol::request::KEY_LEN_MAX;
+
+use crate::failure;
+
+/// How keys are read.
+#[derive(Debug)]
+pub(crate) struct KeyRules {
+    /// Put before every key on the wire; it has no say in which server has the key, as with pymemcache.
+    pub(crate) prefix: Vec<u8>,
+    /// Whether text may be other than ASCII.
+    pub(crate) unicode: bool,
+}
+
+/// A key.
+#[derive(Debug)]
+pub(crate) struct Key<'a> {
+    /// As it goes to the server.
+    pub(crate) wire: Cow<'a, [u8]>,
+    /// Without the prefix.
+    pub(crate) bare: &'a [u8],
+}
+
+impl KeyRules {
+    /// Reads one; its bytes stay where they are unless there is a prefix.
+    pub(crate) fn read<'a>(&self, key: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
+        let bare = if let Ok(text) = key.cast::<PyString>() {
+            let text = text
+                .to_str()
+                .map_err(|_| illegal("is no text that can be sent", key))?;
+            if !self.unicode && !text.is_ascii() {
+                return Err(illegal("is not ASCII; pass allow_unicode_keys=True", key));
+            }
+            text.as_bytes()
+        } else if let Ok(bytes) = key.cast::<PyBytes>() {
+            bytes.as_bytes()
+        } else {
+            return Err(PyTypeError::new_err(format!(
+                "a key is str or bytes, not {}",
+                key.get_type().name()?
+            )));
+        };
+        let wire = if self.prefix.is_empty() {
+            Cow::Borrowed(bare)
+        } else {
+            Cow::Owned([&self.prefix, bare].concat())
+        };
+        if wire.len() > KEY_LEN_MAX {
+            return Err(illegal("is too long", key));
+        }
+        // What Python takes for white space, and zero.
+        if wire.iter().any(|byte| matches!(byte, b'\t'..=b'\r' | b' ' | 0)) {
+            return Err(illegal("contains whitespace or null", key));
+        }
+        Ok(Key { wire, bare })
+    }
+}
+
+fn illegal(what: &str, key: &Bound<'_, PyAny>) -> PyErr {
+    let shown = key
+        .repr()
+        .map_or_else(|_| "?".to_owned(), |text| text.to_string());
+    failure::illegal(format!("key {shown} {what}"))
+}
