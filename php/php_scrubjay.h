@@ -180,6 +180,8 @@ sjx_pool *sjx_pool_new(bool persistent, bool drop_in);
 void sjx_pool_free(sjx_pool *pool);
 bool sjx_pool_add(sjx_pool *pool, const char *host, zend_long port, zend_long weight);
 void sjx_pool_reset(sjx_pool *pool);
+/* The pool of an id, made if there is none. */
+sjx_pool *sjx_pool_persistent(zend_string *id, bool drop_in, bool *made);
 /* The client is made anew before the next call. */
 void sjx_pool_changed(sjx_pool *pool);
 /* NULL: then error has been filled, and is to be freed. */

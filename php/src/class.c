@@ -212,7 +212,7 @@ void sjx_register_classes(int module_number)
 /* ---- Construction ---- */
 
 /* The pool of an id, made if there is none. */
-static sjx_pool *persistent_pool(zend_string *id, bool drop_in, bool *made)
+sjx_pool *sjx_pool_persistent(zend_string *id, bool drop_in, bool *made)
 {
     zend_string *name = zend_strpprintf(0, "scrubjay:%d:%s", drop_in, ZSTR_VAL(id));
     zend_resource *found = zend_hash_find_ptr(&EG(persistent_list), name);
@@ -278,7 +278,7 @@ ZEND_METHOD(Scrubjay, __construct)
     bool drop_in = is_drop_in(Z_OBJCE_P(ZEND_THIS));
     if (id != NULL && ZSTR_LEN(id) > 0 && !object->pool->persistent) {
         sjx_pool_free(object->pool);
-        object->pool = persistent_pool(id, drop_in, &object->pristine);
+        object->pool = sjx_pool_persistent(id, drop_in, &object->pristine);
     }
     if (!object->pristine) {
         return;

@@ -210,7 +210,8 @@ static void get_multi(INTERNAL_FUNCTION_PARAMETERS, bool by_key)
     if (flags & SJX_GET_PRESERVE_ORDER) {
         put_null(keys, return_value);
     }
-    if (ask_many(object, keys, server_key, (flags & SJX_GET_EXTENDED) != 0, &batch)) {
+    bool asked = ask_many(object, keys, server_key, (flags & SJX_GET_EXTENDED) != 0, &batch);
+    if (asked) {
         for (size_t at = 0; at < batch.count; at++) {
             zval value;
             if (batch.results[at].status != SJ_OK) {
@@ -224,7 +225,7 @@ static void get_multi(INTERNAL_FUNCTION_PARAMETERS, bool by_key)
         note_many(object, &batch, found);
     }
     sjx_batch_free(&batch);
-    if (EG(exception) != NULL) {
+    if (EG(exception) != NULL || (sjx_is_error(object->code) && object->code != SJX_RES_SOME_ERRORS && found == 0 && asked)) {
         zval_ptr_dtor(return_value);
         RETURN_FALSE;
     }

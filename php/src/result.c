@@ -121,7 +121,7 @@ int sjx_code(const sj_result *result)
 void sjx_set_code(sjx_object *object, int code)
 {
     object->code = code;
-    if (sjx_is_error(code)) {
+    if (code == SJX_RES_SUCCESS || sjx_is_error(code)) {
         object->error_code = code;
         snprintf(object->error, sizeof object->error, "%s", sjx_message(code));
     }

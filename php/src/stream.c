@@ -85,31 +85,52 @@ static int read_value(sj_reader *reader, zval *value, int depth);
 /* The value after an event; what is no container is there already. */
 static int take(sj_reader *reader, int kind, const sj_event *event, zval *value, int depth);
 
-static int read_list(sj_reader *reader, size_t len, zval *value, int depth)
+/* How many elements to make room for at once: half as many with each level, so that counts in counts do not multiply. */
+static uint32_t room(const sj_reader *reader, size_t len, int depth)
 {
-    size_t left = sj_reader_left(reader);
+    size_t likely = sj_reader_left(reader) >> MIN(depth, 30);
+    return (uint32_t)MIN(len, MAX(likely, 16));
+}
+
+/* A list for all of which there is room. */
+static int fill_list(sj_reader *reader, size_t len, HashTable *list, int depth)
+{
     int outcome = READ_DONE;
-    if (depth >= SJX_DEPTH_MAX || len > left) {
-        ZVAL_NULL(value);
-        return READ_FAILED;
-    }
-    array_init_size(value, (uint32_t)len);
-    zend_hash_real_init_packed(Z_ARRVAL_P(value));
-    ZEND_HASH_FILL_PACKED(Z_ARRVAL_P(value)) {
+    ZEND_HASH_FILL_PACKED(list) {
         for (size_t at = 0; at < len && outcome == READ_DONE; at++) {
             sj_event event;
             int kind = sj_reader_next(reader, &event);
             if (EXPECTED(kind == SJ_EVENT_INT)) {
                 ZEND_HASH_FILL_SET_LONG(event.number);
-                ZEND_HASH_FILL_NEXT();
             } else {
                 zval element;
-                outcome = take(reader, kind, &event, &element, depth + 1);
+                outcome = take(reader, kind, &event, &element, depth);
                 ZEND_HASH_FILL_SET(&element);
-                ZEND_HASH_FILL_NEXT();
             }
+            ZEND_HASH_FILL_NEXT();
         }
     } ZEND_HASH_FILL_END();
+    return outcome;
+}
+
+static int read_list(sj_reader *reader, size_t len, zval *value, int depth)
+{
+    int outcome = READ_DONE;
+    if (depth >= SJX_DEPTH_MAX || len > sj_reader_left(reader)) {
+        ZVAL_NULL(value);
+        return READ_FAILED;
+    }
+    uint32_t roomy = room(reader, len, depth);
+    array_init_size(value, roomy);
+    zend_hash_real_init_packed(Z_ARRVAL_P(value));
+    if (roomy == len) {
+        return fill_list(reader, len, Z_ARRVAL_P(value), depth + 1);
+    }
+    for (size_t at = 0; at < len && outcome == READ_DONE; at++) {
+        zval element;
+        outcome = read_value(reader, &element, depth + 1);
+        zend_hash_next_index_insert_new(Z_ARRVAL_P(value), &element);
+    }
     return outcome;
 }
 
@@ -127,7 +148,11 @@ static int put_pair(sj_reader *reader, HashTable *array, int kind, const sj_even
         return kind == SJ_EVENT_NULL ? READ_OTHER : READ_FAILED;
     }
     outcome = read_value(reader, &element, depth);
-    zend_symtable_str_update(array, key->data, key->len, &element);
+    if (key->len == 0) {
+        zend_hash_update(array, ZSTR_EMPTY_ALLOC(), &element);
+    } else {
+        zend_symtable_str_update(array, key->data, key->len, &element);
+    }
     return outcome;
 }
 
@@ -140,7 +165,7 @@ static int read_map(sj_reader *reader, size_t len, zval *value, int depth)
         ZVAL_NULL(value);
         return READ_FAILED;
     }
-    array_init_size(value, (uint32_t)len);
+    array_init_size(value, room(reader, len, depth));
     for (size_t at = 0; at < len && outcome == READ_DONE; at++) {
         int kind = sj_reader_next(reader, &key);
         if (at == 0 && kind == SJ_EVENT_INT && key.number == 0) {

@@ -234,7 +234,11 @@ static bool decode_php(const char *data, size_t len, zval *value)
 static bool decode_json(const sjx_settings *settings, const char *data, size_t len, zval *value)
 {
     zend_long options = settings->serializer == SJX_SERIALIZER_JSON ? 0 : PHP_JSON_OBJECT_AS_ARRAY;
-    return php_json_decode_ex(value, data, len, options, PHP_JSON_PARSER_DEFAULT_DEPTH) == SUCCESS;
+    /* The parser wants a zero byte behind the text. */
+    zend_string *text = zend_string_init(data, len, 0);
+    bool read = php_json_decode_ex(value, ZSTR_VAL(text), len, options, PHP_JSON_PARSER_DEFAULT_DEPTH) == SUCCESS;
+    zend_string_release(text);
+    return read;
 }
 
 static bool decode_stream(int32_t format, const char *other, const char *data, size_t len, zval *value)

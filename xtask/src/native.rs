@@ -120,8 +120,7 @@ fn php_test(
             folder.join("modules/scrubjay.so").display()
         ))
         .arg("tests")
-        .env("NO_INTERACTION", "1")
-        .env("TEST_PHP_EXECUTABLE", "php");
+        .env("NO_INTERACTION", "1");
     against_servers(target, program, &mut tests)
 }
 

@@ -1,0 +1,29 @@
+--TEST--
+By a switch the class is there as Memcached, too, with php-memcached's defaults
+--INI--
+scrubjay.replace_memcached=1
+--SKIPIF--
+<?php require 'skip.inc'; ?>
+--FILE--
+<?php
+require 'servers.inc';
+class Pool extends Memcached
+{
+    public function get(string $key, ?callable $cache_cb = null, int $get_flags = 0): mixed
+    {
+        return [parent::get($key, $cache_cb, $get_flags)];
+    }
+}
+$client = client(1, 'Memcached');
+same($client->getOption(Memcached::OPT_SERIALIZER), Memcached::SERIALIZER_PHP, 'serializer');
+$client->set('drop', [1, 2]);
+same(stored('drop'), [4, serialize([1, 2])], 'bytes');
+same($client->set('drop', str_repeat('x', 5000)), true, 'compressed');
+same(stored('drop')[0] & 0x10, 0x10, 'flags of what is compressed');
+same(client(1, 'Pool')->get('drop'), [str_repeat('x', 5000)], 'subclass');
+same(is_subclass_of('MemcachedException', 'RuntimeException'), true, 'exception');
+same(client(1)->get('drop'), str_repeat('x', 5000), 'both classes');
+?>
+done
+--EXPECT--
+done
