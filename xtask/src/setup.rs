@@ -69,13 +69,17 @@ pub fn python_package(root: &Path, target: &Path) -> Result<PathBuf, String> {
     made_once(&environment, &[&pins], || {
         virtual_environment(&environment, &pins)
     })?;
-    // With the pinned maturin, not the newest.
+    // With the pinned maturin, not the newest; pip looks for it among the programs.
+    let programs = std::env::var_os("PATH").unwrap_or_default();
+    let programs = std::iter::once(environment.join("bin")).chain(std::env::split_paths(&programs));
+    let programs = std::env::join_paths(programs).map_err(|error| error.to_string())?;
     let install =
         "-m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps --no-build-isolation";
     must(
         Command::new(&program)
             .args(install.split(' '))
             .arg(&package)
+            .env("PATH", programs)
             .env("CARGO_TARGET_DIR", target),
     )?;
     Ok(program)
