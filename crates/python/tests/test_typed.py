@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scrubjay
-from scrubjay import Client
+from scrubjay import Client, serde
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -161,3 +161,21 @@ def test_keys_are_any_text(scrubjay_server):
     client["gr\u00fcn"] = None
     assert client["gr\u00fcn"] is None
     assert client.get("gr\u00fcn", 1) is None
+
+
+@given(value=st.binary(max_size=1000) | TEXTS | st.integers() | st.lists(st.integers()))
+def test_serializers_are_pymemcaches(memcached_server, value):
+    for name in ("pickle_serde", "compressed_serde"):
+        theirs = pymemcache.Client(memcached_server.name, serde=getattr(pymemcache.serde, name), default_noreply=False)
+        ours = Client(memcached_server.name, serde=getattr(serde, name), default_noreply=False)
+        ours.set("k", value)
+        assert same(theirs.get("k"), value) and same(ours.get("k"), value)
+        theirs.set("k", value)
+        assert same(ours.get("k"), value)
+
+
+def test_a_damaged_pickle_is_an_error_not_a_miss(memcached_server, key):
+    client = Client(memcached_server.name, serde=serde.pickle_serde, default_noreply=False)
+    client.set(key, b"no pickle", flags=serde.FLAG_PICKLE)
+    with pytest.raises(scrubjay.MemcacheValueError):
+        client.get(key)
