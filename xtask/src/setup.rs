@@ -55,26 +55,63 @@ pub fn python(root: &Path, target: &Path) -> Result<PathBuf, String> {
     let environment = target.join("clients/python");
     let program = environment.join("bin/python");
     made_once(&environment, &[&pins], || {
-        // Debian's own Python where there is one: python3-venv belongs to it.
-        let python = ["/usr/bin/python3", "python3"]
-            .into_iter()
-            .find(|path| exists(path));
-        must(
-            Command::new(python.unwrap_or("python3"))
-                .args(["-m", "venv", "--clear"])
-                .arg(&environment),
-        )?;
-        let install = [
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "-r",
-        ];
-        must(Command::new(&program).args(install).arg(&pins))
+        virtual_environment(&environment, &pins)
     })?;
     Ok(program)
+}
+
+/// A Python with the package `scrubjay`, built from this tree, and what its tests need.
+///
+/// # Errors
+/// The virtual environment could not be had, or the package does not build.
+pub fn python_package(root: &Path, target: &Path) -> Result<PathBuf, String> {
+    let package = root.join("crates/python");
+    let pins = package.join("tests/requirements.txt");
+    let environment = target.join("clients/python-package");
+    let program = environment.join("bin/python");
+    made_once(&environment, &[&pins], || {
+        virtual_environment(&environment, &pins)
+    })?;
+    // With the pinned maturin, not the newest; pip looks for it among the programs.
+    let programs = std::env::var_os("PATH").unwrap_or_default();
+    let programs = std::iter::once(environment.join("bin")).chain(std::env::split_paths(&programs));
+    let programs = std::env::join_paths(programs).map_err(|error| error.to_string())?;
+    let install =
+        "-m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps --no-build-isolation";
+    must(
+        Command::new(&program)
+            .args(install.split(' '))
+            .arg(&package)
+            .env("PATH", programs)
+            .env("CARGO_TARGET_DIR", target),
+    )?;
+    Ok(program)
+}
+
+/// An environment with pinned packages.
+fn virtual_environment(environment: &Path, pins: &Path) -> Result<(), String> {
+    // Debian's own Python where there is one: python3-venv belongs to it.
+    let python = ["/usr/bin/python3", "python3"]
+        .into_iter()
+        .find(|path| exists(path));
+    must(
+        Command::new(python.unwrap_or("python3"))
+            .args(["-m", "venv", "--clear"])
+            .arg(environment),
+    )?;
+    let install = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "-r",
+    ];
+    must(
+        Command::new(environment.join("bin/python"))
+            .args(install)
+            .arg(pins),
+    )
 }
 
 /// The Go suite, compiled.

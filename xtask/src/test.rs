@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{Outcome, Steps, capture, must};
+use crate::run::{Outcome, Steps, capture, exists, must};
 use crate::{clients, deb, docs, instructions, native, root, setup, target, tidy};
 
 /// How long the torture test runs here; by itself it takes a few seconds.
@@ -62,6 +62,7 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
     });
     clients::run(&mut steps, &root, &target, &program);
     native::run(&mut steps, &root, &target, &program, cargo);
+    steps.step("python package", || python_package(&root, &target, &program));
     if let Ok(program) = &program {
         steps.step("docs", || Outcome::of(complaints(docs::check(&root))));
         steps.step("debian package", || deb::test(&root, &target, program));
@@ -86,6 +87,46 @@ fn interleavings(root: &Path, target: &Path) -> Outcome {
         .env("CARGO_TARGET_DIR", target.join("shuttle"));
     let (success, output) = capture(&mut command);
     Outcome::counted(success, output)
+}
+
+/// The Python package as its users get it: installed from this tree, then its tests and its types.
+fn python_package(root: &Path, target: &Path, program: &Result<PathBuf, String>) -> Outcome {
+    let program = match program {
+        Ok(program) => program,
+        Err(why) => return Outcome::of(Err(why.clone())),
+    };
+    if !exists("python3") {
+        return Outcome::Skipped("there is no python3".to_owned());
+    }
+    let python = match setup::python_package(root, target) {
+        Ok(python) => python,
+        Err(why) => return Outcome::of(Err(why)),
+    };
+    let package = root.join("crates/python");
+    let mut types = Command::new(&python);
+    // In isolation: what is tested is what is installed.
+    types
+        .args([
+            "-I",
+            "-m",
+            "mypy",
+            "--cache-dir",
+            "/dev/null",
+            "--package",
+            "scrubjay",
+        ])
+        .current_dir(&package);
+    if let Err(why) = must(&mut types) {
+        return Outcome::of(Err(why));
+    }
+    let mut tests = Command::new(&python);
+    tests
+        .args(["-I", "-B", "-m", "pytest", "tests"])
+        .current_dir(&package)
+        .env("SCRUBJAY_BIN", program);
+    let (success, output) = capture(&mut tests);
+    // pytest says nothing of failures where there are none.
+    Outcome::counted(success, output.replace(" passed", " passed, 0 failed"))
 }
 
 /// Builds the release and its Debian package.

@@ -76,12 +76,8 @@ fn convert(object: &Bound<'_, PyAny>, taken: Taken, depth_left: usize) -> PyResu
             return elements(tuple.iter(), taken, depth_left);
         }
         if object.is_instance_of::<PyByteArray>() || object.is_instance_of::<PyMemoryView>() {
-            return Ok(Value::Bytes(
-                object
-                    .call_method0("__bytes__")
-                    .or_else(|_| object.call_method0("tobytes"))?
-                    .extract()?,
-            ));
+            let bytes = object.py().get_type::<PyBytes>().call1((object,))?;
+            return Ok(Value::Bytes(bytes.extract()?));
         }
     }
     Err(no_value(object))
@@ -101,7 +97,8 @@ fn elements<'py>(
 
 fn key(name: &Bound<'_, PyAny>, taken: Taken) -> PyResult<Key> {
     // A bool would come back as a number.
-    if name.is_instance_of::<PyBool>() {
+    let is_int = name.is_instance_of::<PyInt>() && !name.is_instance_of::<PyBool>();
+    if !is_int && !name.is_instance_of::<PyString>() && !name.is_instance_of::<PyBytes>() {
         return Err(no_value(name));
     }
     match convert(name, taken, 1)? {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::types::{PyAnyMethods, PyBytes, PyBytesMethods, PyDict, PyDictMethods, PyInt, PyString};
-use pyo3::{Bound, FromPyObject, Py, PyAny, PyResult, Python, intern, pyclass, pymethods};
+use pyo3::{Borrowed, Bound, FromPyObject, Py, PyAny, PyErr, PyResult, Python, intern, pyclass, pymethods};
 use scrubjay_client::config::{Config, parse_server};
 use scrubjay_client::protocol::{Arith, Delete, Get, Request, Store, StoreMode, Touch};
 use scrubjay_client::{Call, Client, Route};
@@ -52,11 +52,29 @@ struct Settings {
     create_future: Option<Py<PyAny>>,
 }
 
+/// An exptime or a delay, as it goes to the server.
+struct Seconds(i64);
+
+impl<'py> FromPyObject<'_, 'py> for Seconds {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Seconds> {
+        if !object.is_instance_of::<PyInt>() {
+            let words = format!("seconds must be an int, not {}", shown(&object));
+            return Err(failure::illegal(words));
+        }
+        let seconds = object.extract();
+        let seconds =
+            seconds.map_err(|_| failure::refused(format!("{} seconds are too many", shown(&object))));
+        seconds.map(Seconds)
+    }
+}
+
 /// What a store is told besides key and value.
 struct Storing<'a, 'py> {
     mode: StoreMode,
     cas: Option<u64>,
-    expire: Option<&'a Bound<'py, PyAny>>,
+    exptime: i64,
     quiet: bool,
     flags: Option<&'a Bound<'py, PyAny>>,
 }
@@ -183,7 +201,6 @@ impl Core {
         value: &Bound<'_, PyAny>,
         how: &Storing<'_, '_>,
     ) -> PyResult<Py<PyAny>> {
-        let exptime = seconds_or_0(how.expire, "expire")?;
         let read = self.keys.read(key)?;
         let encoded = self.values.encode(key, value)?;
         let store = Store {
@@ -191,7 +208,7 @@ impl Core {
             value: encoded.bytes,
             mode: how.mode,
             flags: flags(how.flags, encoded.flags)?,
-            exptime,
+            exptime: how.exptime,
             cas: how.cas,
             invalidate: false,
             quiet: how.quiet,
@@ -291,15 +308,15 @@ impl Core {
         self.look_up(key, get, self.value_cas(key, default, cas_default))
     }
 
-    #[pyo3(signature = (key, expire=None, default=None))]
+    #[pyo3(signature = (key, expire=Seconds(0), default=None))]
     fn gat(
         &self,
         key: &Bound<'_, PyAny>,
-        expire: Option<&Bound<'_, PyAny>>,
+        expire: Seconds,
         default: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let get = Get {
-            touch: Some(seconds_or_0(expire, "expire")?),
+            touch: Some(expire.0),
             ..Get::new(b"")
         };
         let finish = Finish::Value {
@@ -309,17 +326,17 @@ impl Core {
         self.look_up(key, get, finish)
     }
 
-    #[pyo3(signature = (key, expire=None, default=None, cas_default=None))]
+    #[pyo3(signature = (key, expire=Seconds(0), default=None, cas_default=None))]
     fn gats(
         &self,
         key: &Bound<'_, PyAny>,
-        expire: Option<&Bound<'_, PyAny>>,
+        expire: Seconds,
         default: Option<Py<PyAny>>,
         cas_default: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let get = Get {
             with_cas: true,
-            touch: Some(seconds_or_0(expire, "expire")?),
+            touch: Some(expire.0),
             ..Get::new(b"")
         };
         self.look_up(key, get, self.value_cas(key, default, cas_default))
@@ -349,95 +366,94 @@ impl Core {
         self.look_up(key, get, Finish::Lease { key: self.name(key) })
     }
 
-    #[pyo3(signature = (key, value, expire=None, noreply=None, flags=None))]
+    #[pyo3(signature = (key, value, expire=Seconds(0), noreply=None, flags=None))]
     fn set(
         &self,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
-        expire: Option<&Bound<'_, PyAny>>,
+        expire: Seconds,
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.store_by(StoreMode::Set, key, value, expire, noreply, flags)
     }
 
-    #[pyo3(signature = (key, value, expire=None, noreply=None, flags=None))]
+    #[pyo3(signature = (key, value, expire=Seconds(0), noreply=None, flags=None))]
     fn add(
         &self,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
-        expire: Option<&Bound<'_, PyAny>>,
+        expire: Seconds,
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.store_by(StoreMode::Add, key, value, expire, noreply, flags)
     }
 
-    #[pyo3(signature = (key, value, expire=None, noreply=None, flags=None))]
+    #[pyo3(signature = (key, value, expire=Seconds(0), noreply=None, flags=None))]
     fn replace(
         &self,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
-        expire: Option<&Bound<'_, PyAny>>,
+        expire: Seconds,
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.store_by(StoreMode::Replace, key, value, expire, noreply, flags)
     }
 
-    #[pyo3(signature = (key, value, expire=None, noreply=None, flags=None))]
+    #[pyo3(signature = (key, value, expire=Seconds(0), noreply=None, flags=None))]
     fn append(
         &self,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
-        expire: Option<&Bound<'_, PyAny>>,
+        expire: Seconds,
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.store_by(StoreMode::Append, key, value, expire, noreply, flags)
     }
 
-    #[pyo3(signature = (key, value, expire=None, noreply=None, flags=None))]
+    #[pyo3(signature = (key, value, expire=Seconds(0), noreply=None, flags=None))]
     fn prepend(
         &self,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
-        expire: Option<&Bound<'_, PyAny>>,
+        expire: Seconds,
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.store_by(StoreMode::Prepend, key, value, expire, noreply, flags)
     }
 
-    #[pyo3(signature = (key, value, cas, expire=None, noreply=false, flags=None))]
+    #[pyo3(signature = (key, value, cas, expire=Seconds(0), noreply=false, flags=None))]
     fn cas(
         &self,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
         cas: &Bound<'_, PyAny>,
-        expire: Option<&Bound<'_, PyAny>>,
-        noreply: bool,
+        expire: Seconds,
+        noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let how = Storing {
             mode: StoreMode::Set,
             cas: Some(cas_number(cas)?),
-            expire,
-            quiet: noreply,
+            exptime: expire.0,
+            quiet: noreply == Some(true),
             flags,
         };
         self.store(key, value, &how)
     }
 
-    #[pyo3(signature = (values, expire=None, noreply=None, flags=None))]
+    #[pyo3(signature = (values, expire=Seconds(0), noreply=None, flags=None))]
     fn set_many(
         &self,
         values: &Bound<'_, PyDict>,
-        expire: Option<&Bound<'_, PyAny>>,
+        expire: Seconds,
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let exptime = seconds_or_0(expire, "expire")?;
         let quiet = self.quiet(noreply);
         let (objects, contents): (Vec<_>, Vec<_>) = values.iter().unzip();
         let read = self.read_all(&objects)?;
@@ -446,7 +462,7 @@ impl Core {
             let encoded = self.values.encode(object, value)?;
             let store = Store {
                 flags: self::flags(flags, encoded.flags)?,
-                exptime,
+                exptime: expire.0,
                 quiet,
                 ..Store::new(&key.wire, encoded.bytes)
             };
@@ -483,45 +499,38 @@ impl Core {
         self.ask_all(keys.py(), asks.collect(), Finish::True)
     }
 
-    #[pyo3(signature = (key, value, noreply=false, initial=None, expire=None))]
+    #[pyo3(signature = (key, value, noreply=false, initial=None, expire=Seconds(0)))]
     fn incr(
         &self,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
         noreply: Option<bool>,
         initial: Option<u64>,
-        expire: Option<&Bound<'_, PyAny>>,
+        expire: Seconds,
     ) -> PyResult<Py<PyAny>> {
-        let exptime = seconds_or_0(expire, "expire")?;
-        let initial = initial.map(|initial| (initial, exptime));
+        let initial = initial.map(|initial| (initial, expire.0));
         self.count(key, value, false, noreply == Some(true), initial)
     }
 
-    #[pyo3(signature = (key, value, noreply=false, initial=None, expire=None))]
+    #[pyo3(signature = (key, value, noreply=false, initial=None, expire=Seconds(0)))]
     fn decr(
         &self,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
         noreply: Option<bool>,
         initial: Option<u64>,
-        expire: Option<&Bound<'_, PyAny>>,
+        expire: Seconds,
     ) -> PyResult<Py<PyAny>> {
-        let exptime = seconds_or_0(expire, "expire")?;
-        let initial = initial.map(|initial| (initial, exptime));
+        let initial = initial.map(|initial| (initial, expire.0));
         self.count(key, value, true, noreply == Some(true), initial)
     }
 
-    #[pyo3(signature = (key, expire=None, noreply=None))]
-    fn touch(
-        &self,
-        key: &Bound<'_, PyAny>,
-        expire: Option<&Bound<'_, PyAny>>,
-        noreply: Option<bool>,
-    ) -> PyResult<Py<PyAny>> {
+    #[pyo3(signature = (key, expire=Seconds(0), noreply=None))]
+    fn touch(&self, key: &Bound<'_, PyAny>, expire: Seconds, noreply: Option<bool>) -> PyResult<Py<PyAny>> {
         let read = self.keys.read(key)?;
         let touch = Touch {
             key: &read.wire,
-            exptime: seconds_or_0(expire, "expire")?,
+            exptime: expire.0,
             quiet: self.quiet(noreply),
         };
         self.ask(key.py(), Request::Touch(touch), self.route(&read), Finish::Done)
@@ -532,17 +541,11 @@ impl Core {
     }
 
     /// All servers are waited for, whatever `noreply` says: it is there for those who pass it.
-    #[pyo3(signature = (delay=None, noreply=None))]
-    fn flush_all(
-        &self,
-        py: Python<'_>,
-        delay: Option<&Bound<'_, PyAny>>,
-        noreply: Option<bool>,
-    ) -> PyResult<Py<PyAny>> {
+    #[pyo3(signature = (delay=Seconds(0), noreply=None))]
+    fn flush_all(&self, py: Python<'_>, delay: Seconds, noreply: Option<bool>) -> PyResult<Py<PyAny>> {
         let _ = noreply;
-        let delay = seconds_or_0(delay, "delay")?;
-        let delay_secs = u32::try_from(delay)
-            .map_err(|_| failure::refused(format!("delay: {delay} is no time to wait")))?;
+        let delay_secs = u32::try_from(delay.0)
+            .map_err(|_| failure::refused(format!("delay: {} is no time to wait", delay.0)))?;
         let client = self.client();
         let asks = client
             .servers()
@@ -562,7 +565,7 @@ impl Core {
     }
 
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.store_by(StoreMode::Set, key, value, None, Some(true), None)
+        self.store_by(StoreMode::Set, key, value, Seconds(0), Some(true), None)
             .map(drop)
     }
 
@@ -625,14 +628,14 @@ impl Core {
         mode: StoreMode,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
-        expire: Option<&Bound<'_, PyAny>>,
+        expire: Seconds,
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let how = Storing {
             mode,
             cas: None,
-            expire,
+            exptime: expire.0,
             quiet: self.quiet(noreply),
             flags,
         };
@@ -674,20 +677,6 @@ fn or_none(py: Python<'_>, object: Option<Py<PyAny>>) -> Py<PyAny> {
 
 fn owned(objects: &[Bound<'_, PyAny>]) -> Vec<Py<PyAny>> {
     objects.iter().map(|object| object.clone().unbind()).collect()
-}
-
-fn seconds_or_0(object: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<i64> {
-    let Some(object) = object else {
-        return Ok(0);
-    };
-    if !object.is_instance_of::<PyInt>() {
-        return Err(failure::illegal(format!(
-            "{name} must be an int, not {}",
-            shown(object)
-        )));
-    }
-    let seconds = object.extract();
-    seconds.map_err(|_| failure::refused(format!("{name}: {} is too great", shown(object))))
 }
 
 fn delta(object: &Bound<'_, PyAny>) -> PyResult<u64> {
