@@ -162,6 +162,9 @@ impl NearCache {
         if settings.ttl.is_zero() {
             return Err(NearError::Zero("ttl"));
         }
+        if !client.config().scheme.finds_again() {
+            return Err(NearError::ManyPlaces("a scheme that draws a server each time"));
+        }
         match client.config().failover {
             Failover::Error | Failover::Miss => {}
             Failover::Next(_) => return Err(NearError::ManyPlaces("failover to the next servers")),

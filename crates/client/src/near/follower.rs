@@ -34,6 +34,8 @@ pub(super) struct Follower {
     told: Arc<Told>,
     bell: UnixStream,
     thread: Option<JoinHandle<()>>,
+    /// The process that has the thread: one that was forked from it has none, and nothing to wait for.
+    process: u32,
 }
 
 /// What the thread and others share.
@@ -79,6 +81,7 @@ impl Follower {
             told,
             bell,
             thread: Some(thread),
+            process: std::process::id(),
         };
         let mut heard_of = vec![false; config.servers.len()];
         // The thread tells of each server within the time-out of a connection and of a stream.
@@ -103,6 +106,9 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
         self.told.has_ended.store(true, Ordering::Release);
         ring(&self.bell);
         // A panic there has been told of.

@@ -197,6 +197,11 @@ impl Scheme {
         self
     }
 
+    /// Whether a key's server is the same each time.
+    pub fn finds_again(&self) -> bool {
+        self.row.name != "twemproxy-random"
+    }
+
     pub(super) fn tag(&self) -> Option<[u8; 2]> {
         self.tag
     }

@@ -1,12 +1,14 @@
 //! The client's near cache before real servers: what others write is seen within a second, what one writes oneself at once.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use scrubjay_client::near::{Coherence, Counts, NearCache, NearError, Settings};
-use scrubjay_client::protocol::{Get, Reply, Request, Store};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use scrubjay_client::config::Failover;
+use scrubjay_client::near::{Coherence, NearCache, NearError, Settings};
+use scrubjay_client::protocol::{Arith, Get, Reply, Request, Store};
 use scrubjay_client::{Call, Client, Config, placement};
 
 use crate::kit::{self, Server};
@@ -23,6 +25,24 @@ fn config(servers: &[&Server]) -> Config {
 
 fn client(servers: &[&Server]) -> Client {
     Client::new(config(servers)).expect("good settings")
+}
+
+#[test]
+fn where_a_key_has_many_places_there_is_no_near_cache() {
+    let server = Server::start("");
+    let check = |change: fn(&mut Config), words: &str| {
+        let mut config = config(&[&server]);
+        change(&mut config);
+        let client = Client::new(config).expect("good settings");
+        let refused = NearCache::new(client, &Settings::default()).expect_err(words);
+        assert!(refused.to_string().contains(words), "{refused}");
+    };
+    let random = |config: &mut Config| config.scheme = "twemproxy-random".parse().expect("a scheme");
+    check(random, "draws a server each time");
+    check(
+        |config| config.failover = Failover::Next(1),
+        "failover to the next servers",
+    );
 }
 
 /// A near cache whose copies would stay for long.
@@ -241,83 +261,89 @@ fn a_server_that_tells_nothing_is_refused_unless_time_alone_is_wanted() {
     assert!(refused.to_string().contains("refuses"), "{refused}");
 }
 
-/// Writers raise versions of a few keys; readers with near caches never see one that is older than what was acknowledged more than
-/// a second before, nor, of a key that they write alone, older than their own.
+const KEYS: usize = 6;
+
+fn key(number: usize) -> Vec<u8> {
+    format!("key:{number}").into_bytes()
+}
+
+/// When a version was known to be stored, and of which key.
+type History = Mutex<Vec<(Instant, usize, u64)>>;
+
+/// Counts keys up, drawn by chance, until the time is over.
+fn write(client: &Client, history: &History, seed: u64, end: Instant) {
+    let mut random = StdRng::seed_from_u64(seed);
+    while Instant::now() < end {
+        let number = random.random_range(0..KEYS);
+        let counted = client.call(Request::Arith(Arith::new(&key(number), 1)), Call::default());
+        let Ok(Reply::Number(version)) = counted else {
+            panic!("no number: {counted:?}");
+        };
+        let row = (Instant::now(), number, version);
+        history.lock().expect("no panic").push(row);
+    }
+}
+
+/// Reads keys through a near cache until the time is over, and writes one of its own.
+fn check(near: &NearCache, history: &History, own: &str, end: Instant) {
+    let (mut floor, mut looked, mut round) = ([0; KEYS], 0, 0);
+    while Instant::now() < end {
+        let then = Instant::now() - BOUND;
+        let rows = history.lock().expect("no panic");
+        while let Some((_, number, version)) = rows.get(looked).filter(|(at, ..)| *at < then) {
+            floor[*number] = floor[*number].max(*version);
+            looked += 1;
+        }
+        drop(rows);
+        for (number, floor) in floor.iter().enumerate() {
+            let seen: u64 = read(near, &key(number))
+                .expect("it is there")
+                .parse()
+                .expect("a version");
+            assert!(
+                seen >= *floor,
+                "key {number}: {seen}, and {floor} was there a second ago"
+            );
+        }
+        round += 1;
+        if round % 8 == 0 {
+            let text = round.to_string();
+            let reply = near.call(store(own.as_bytes(), &text), Call::default());
+            assert_eq!(reply, Ok(Reply::Stored));
+            assert_eq!(read(near, own.as_bytes()), Some(text));
+        }
+    }
+}
+
+/// Several count keys up; who reads with near caches never sees a number older than what was answered more than a second before, nor,
+/// of a key that he alone writes, older than his own.
 #[test]
 fn no_reader_sees_what_was_overwritten_more_than_a_second_before() {
-    const KEYS: usize = 6;
-    const ROUNDS: u64 = 2_000;
     let server = Server::start("-t 4 -o worker_logbuf_size=16");
-    let key = |number: usize| format!("key:{number}").into_bytes();
-    // When a version was known to be stored, of which key.
-    let history = Mutex::new(Vec::<(Instant, usize, u64)>::new());
-    let has_ended = AtomicBool::new(false);
+    (0..KEYS).for_each(|number| set(&client(&[&server]), &key(number), "0"));
     let readers: Vec<NearCache> = (0..2).map(|_| near(&[&server])).collect();
+    let history = History::default();
+    let start = Instant::now();
     std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..KEYS)
-            .map(|number| {
-                let (history, server) = (&history, &server);
-                scope.spawn(move || {
-                    let (client, key) = (client(&[server]), key(number));
-                    for version in 1..=ROUNDS {
-                        set(&client, &key, &version.to_string());
-                        history
-                            .lock()
-                            .expect("no panic")
-                            .push((Instant::now(), number, version));
-                    }
-                })
-            })
-            .collect();
+        for seed in 0..4 {
+            let (history, client) = (&history, client(&[&server]));
+            scope.spawn(move || write(&client, history, seed, start + 3 * BOUND));
+        }
         for (reader, near) in readers.iter().enumerate() {
-            let (has_ended, history) = (&has_ended, &history);
-            scope.spawn(move || {
-                let (own, mut version, mut floor, mut looked) = (format!("own:{reader}"), 0, [0; KEYS], 0);
-                while !has_ended.load(Ordering::SeqCst) {
-                    let old = Instant::now().checked_sub(BOUND);
-                    {
-                        let history = history.lock().expect("no panic");
-                        while let Some((_, number, version)) = history
-                            .get(looked)
-                            .filter(|(at, ..)| old.is_some_and(|old| *at < old))
-                        {
-                            floor[*number] = floor[*number].max(*version);
-                            looked += 1;
-                        }
-                    }
-                    for (number, floor) in floor.iter().enumerate() {
-                        let seen =
-                            read(near, &key(number)).map_or(0, |text| text.parse().expect("a version"));
-                        assert!(
-                            seen >= *floor,
-                            "key {number}: {seen}, and {floor} was there a second ago"
-                        );
-                    }
-                    version += 1;
-                    let text = version.to_string();
-                    if version % 8 == 0 {
-                        let reply = near.call(store(own.as_bytes(), &text), Call::default());
-                        assert_eq!(reply, Ok(Reply::Stored));
-                        assert_eq!(read(near, own.as_bytes()), Some(text));
-                    }
-                }
-            });
+            let history = &history;
+            scope.spawn(move || check(near, history, &format!("own:{reader}"), start + 5 * BOUND));
         }
-        writers
-            .into_iter()
-            .for_each(|writer| writer.join().expect("no panic"));
-        let last = Instant::now();
-        kit::until(|| (last.elapsed() > 2 * BOUND).then_some(())).expect("time goes on");
-        has_ended.store(true, Ordering::SeqCst);
     });
+    let mut last = [0; KEYS];
+    let rows = history.into_inner().expect("no panic");
+    rows.iter()
+        .for_each(|(_, number, version)| last[*number] = last[*number].max(*version));
     for near in &readers {
-        for number in 0..KEYS {
-            assert_eq!(read(near, &key(number)), Some(ROUNDS.to_string()));
+        for (number, last) in last.iter().enumerate() {
+            assert_eq!(read(near, &key(number)), Some(last.to_string()));
         }
-        let Counts {
-            hits, invalidations, ..
-        } = near.counts();
-        assert!(hits > 0 && invalidations > 0);
+        let counts = near.counts();
+        assert!(counts.hits > 0 && counts.invalidations > 0, "{counts:?}");
     }
 }
 

@@ -181,12 +181,14 @@ impl<'a> Scribe<'a> {
 
     /// What beats will bear is read before the books are.
     fn begin_beats(&mut self) {
-        let cache = &self.shared.cache;
-        let beating = self.readers.iter_mut().filter_map(|reader| {
-            let pulse = reader.pulse.as_mut()?;
-            Some(pulse.look(cache, &reader.feed))
-        });
-        if beating.count() > 0 {
+        let mut is_wanted = false;
+        for reader in &mut self.readers {
+            if let Some(pulse) = &mut reader.pulse {
+                pulse.look(&self.shared.cache, &reader.feed);
+                is_wanted = true;
+            }
+        }
+        if is_wanted {
             self.reach.read(self.log);
         }
     }
