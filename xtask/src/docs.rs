@@ -22,9 +22,26 @@ const END: &str = "<!-- end -->";
 
 /// Writes the generated parts anew. Returns what went wrong.
 pub fn write(root: &Path) -> Vec<String> {
-    each(root, |path, _, new| {
+    let mut complaints = each(root, |path, _, new| {
         std::fs::write(path, new).err().map(|error| error.to_string())
-    })
+    });
+    complaints.extend(write_client(root));
+    complaints
+}
+
+/// The client's options: a test of the client, which nothing here may depend on, writes them, and is what checks them too.
+fn write_client(root: &Path) -> Option<String> {
+    let status = Command::new("cargo")
+        .args("test --quiet --package scrubjay-client --test options".split(' '))
+        .current_dir(root)
+        .env("SCRUBJAY_WRITE_DOCS", "1")
+        .stdout(Stdio::null())
+        .status();
+    match status {
+        Ok(status) if status.success() => None,
+        Ok(status) => Some(format!("docs/client/options.md: its test failed ({status})")),
+        Err(error) => Some(format!("docs/client/options.md: cargo does not run: {error}")),
+    }
 }
 
 /// Complains about generated parts that are not fresh.

@@ -5,6 +5,7 @@ mod clients;
 mod deb;
 mod docs;
 mod instructions;
+mod native;
 mod run;
 mod server;
 mod setup;

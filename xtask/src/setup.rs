@@ -11,8 +11,11 @@ const PACKAGES: &[&str] = &[
     "libmemcached-tools",
     "memcached",
     "php-cli",
+    "php-dev",
+    "php-igbinary",
     "php-memcache",
     "php-memcached",
+    "php-msgpack",
     "python3-venv",
     "valgrind",
 ];

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::run::{Outcome, Steps, capture, exists, must};
-use crate::{clients, deb, docs, instructions, root, setup, target, tidy};
+use crate::{clients, deb, docs, instructions, native, root, setup, target, tidy};
 
 /// How long the torture test runs here; by itself it takes a few seconds.
 const TORTURE_SECS: &str = "30";
@@ -45,7 +45,9 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
     steps.step("load by epoll", || load_by_epoll(&root));
     steps.step("interleavings", || {
         let mut command = cargo(&root);
-        command.args("test --locked -p scrubjay-base -p scrubjay-cache --lib models".split(' '));
+        command.args(
+            "test --locked -p scrubjay-base -p scrubjay-cache -p scrubjay-client --lib models".split(' '),
+        );
         // Built apart: everything is another program when atomics are modelled.
         command
             .env("RUSTFLAGS", "--cfg loom")
@@ -59,6 +61,7 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         None => Outcome::of(instructions::run(&root, &target, cargo(&root), false)),
     });
     clients::run(&mut steps, &root, &target, &program);
+    native::run(&mut steps, &root, &target, &program, cargo);
     steps.step("python package", || python_package(&root, &target, &program));
     if let Ok(program) = &program {
         steps.step("docs", || Outcome::of(complaints(docs::check(&root))));
@@ -178,7 +181,7 @@ fn program(steps: &mut Steps<'_>, root: &Path, target: &Path) -> Result<PathBuf,
             built = must(&mut build);
             Outcome::of(built.clone())
         });
-    } else if clients::wanted(steps) {
+    } else if clients::wanted(steps) || native::wanted(steps) {
         built = must(&mut build);
     }
     let program = target.join("release/scrubjay");

@@ -356,6 +356,11 @@ const METRICS: &[Metric] = &[
         Of("huge_pages_refused"),
         "Huge pages that the operating system refused",
     ),
+    counter(
+        "scrubjay_locks_refused",
+        Of("locks_refused"),
+        "Segments that -k could not lock into RAM",
+    ),
     // What other limits would miss.
     gauge(
         "scrubjay_curve_miss_ratio",

@@ -579,6 +579,8 @@ pub struct Usage {
     pub huge_page_bytes: u64,
     /// How often the operating system refused a huge page.
     pub huge_pages_refused: u64,
+    /// How often the operating system refused to lock a segment into RAM.
+    pub locks_refused: u64,
 }
 
 /// What another memory limit would miss, by a shadow cache of that size.

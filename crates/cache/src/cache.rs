@@ -165,6 +165,11 @@ impl Cache {
         sizes::sum(self.tallies.iter().map(|tally| &tally.0.sizes))
     }
 
+    /// How often the operating system refused to lock a segment into RAM.
+    pub fn locks_refused(&self) -> u64 {
+        self.pool.lock().locks_refused
+    }
+
     /// What it holds now. Cost: a look at every segment's header.
     pub fn usage(&self) -> Usage {
         let (touched, allowed, used) = {
@@ -200,6 +205,7 @@ impl Cache {
             held_beside_bytes: self.held_beside.load(Ordering::Relaxed),
             huge_page_bytes: self.huge_page_bytes() as u64,
             huge_pages_refused: self.huge_pages_refused(),
+            locks_refused: self.locks_refused(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Checksums of what lies in segments, made by background work and asked for after a crash.
 //!
-//! A segment's sum is a CRC-32C over the bytes of its items that never change, from its start up to a place before which every
-//! item is complete. It goes up to the end soon after the segment is sealed, and follows an open segment once a second. It
+//! A segment's sum is made of the CRC-32C of each of its items, over the bytes that never change, from its start up to a place
+//! before which every item is complete. The items' own sums do not wait for each other: a processor works on several at once. It goes up to the end soon after the segment is sealed, and follows an open segment once a second. It
 //! guards against memory that was changed by others while nobody looked, not against halves of items: no slot names those.
 
 use std::sync::Mutex;
@@ -10,7 +10,9 @@ use scrubjay_base::sync::whole::Ordering;
 use scrubjay_base::time::Now;
 
 use crate::cache::Cache;
-use crate::segment::{Heap, SEGMENT_START, SegmentId, SegmentState, Starts};
+use crate::crc::crc;
+use crate::item::{ItemRef, Outline};
+use crate::segment::{Heap, SEGMENT_START, SegmentId, SegmentState};
 
 /// Time between two looks at how far segments are filled.
 const ROUND_MILLIS: u64 = 1000;
@@ -22,28 +24,31 @@ const STEP: u32 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sum {
     pub(crate) covered: u32,
-    crc: u32,
+    sum: u32,
 }
 
 impl Sum {
     /// Of nothing.
     pub(crate) const EMPTY: Sum = Sum {
         covered: SEGMENT_START,
-        crc: 0,
+        sum: 0,
     };
 
     /// As one word, 0 for the empty one.
     fn encode(self) -> u64 {
-        u64::from(self.covered - SEGMENT_START) << 32 | u64::from(self.crc)
+        u64::from(self.covered - SEGMENT_START) << 32 | u64::from(self.sum)
     }
 
     fn decode(word: u64) -> Sum {
         Sum {
             covered: ((word >> 32) as u32).saturating_add(SEGMENT_START),
-            crc: word as u32,
+            sum: word as u32,
         }
     }
 }
+
+/// The processor fetches no further by itself than the page that it is in.
+const BYTES_AHEAD: u32 = 1024;
 
 /// How far the work is.
 #[derive(Debug, Default)]
@@ -74,28 +79,32 @@ impl Heap {
         self.sum_word(segment).store(0, Ordering::Release);
     }
 
-    /// The sum of a segment from `sum` on, up to `end` or the first item behind `enough` bytes more; `None` if what lies
-    /// there are not items one behind the other. `starts` is told of each.
-    pub(crate) fn sum_on(
-        &self,
+    /// The sum of a segment from `before` on, up to `end` or the first item behind `enough` bytes more; `None` if what lies
+    /// there are not items one behind the other. `visit` is told of each: where it starts, where the next one does.
+    #[inline]
+    pub(crate) fn sum_on<'a>(
+        &'a self,
         segment: SegmentId,
-        sum: Sum,
+        before: Sum,
         end: u32,
         enough: u32,
-        starts: &mut Starts,
+        mut visit: impl FnMut(u32, u32, ItemRef<'a>, &Outline<'a>),
     ) -> Option<Sum> {
-        let Sum { mut covered, mut crc } = sum;
+        let Sum { mut covered, mut sum } = before;
         let stop = end.min(covered.saturating_add(enough));
         while covered < stop {
+            self.prefetch_at(segment, covered.saturating_add(BYTES_AHEAD));
             let item = self.item(self.location(segment, covered));
             let outline = item.checked_outline((end - covered) as usize)?;
             let (first, bytes) = item.lasting_bytes(&outline);
-            crc = crc32c::crc32c_append(crc ^ u32::from(first), bytes);
+            // The place is part of it: no item can stand for another.
+            let seed = covered << 8 | u32::from(first);
+            sum = sum.rotate_left(1) ^ crc(seed, bytes);
             let next = covered + self.aligned(outline.len) as u32;
-            starts.note(self, covered, next);
+            visit(covered, next, item, &outline);
             covered = next;
         }
-        (covered <= end).then_some(Sum { covered, crc })
+        (covered <= end).then_some(Sum { covered, sum })
     }
 }
 
@@ -154,7 +163,7 @@ impl Cache {
             {
                 return;
             }
-            let next = self.heap.sum_on(segment, sum, end, STEP, &mut Starts::default());
+            let next = self.heap.sum_on(segment, sum, end, STEP, |_, _, _, _| {});
             debug_assert!(next.is_some(), "items lie one behind the other");
             let Some(next) = next else { return };
             self.heap.keep_sum(segment, next);

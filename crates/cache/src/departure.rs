@@ -1,5 +1,5 @@
-//! Who looks on: items that are evicted are shown to an observer, while it wants to see them, and a key's item can be looked at
-//! without leaving a trace. The engine knows nothing of what becomes of that.
+//! Who looks on: items that are evicted are shown to an observer, while it wants to see them, flushes are told to it, and a key's
+//! item can be looked at without leaving a trace. The engine knows nothing of what becomes of that.
 
 use std::sync::OnceLock;
 
@@ -38,6 +38,9 @@ pub trait Observer: std::fmt::Debug + Send + Sync {
     /// The item leaves; `member` is the number of the worker that evicts it, see [`Worker::number`], or their number if it is
     /// background work.
     fn left(&self, member: usize, departure: &Departure<'_>);
+
+    /// Everything that was stored is dead, since just now: a `flush_all`, or one whose time has come.
+    fn flushed(&self) {}
 }
 
 /// The observer's place in the cache.

@@ -6,6 +6,8 @@
 
 use scrubjay_base::sync::{AtomicU64, Ordering, OwnLine, fence};
 
+use crate::cache::Cache;
+
 /// Announced by a worker that holds nothing and will not look before it announces again.
 const ASLEEP: u64 = 0;
 
@@ -78,5 +80,22 @@ impl Epochs {
     /// Whether every awake worker has announced `epoch` or later.
     pub(crate) fn passed(&self, epoch: u64) -> bool {
         epoch <= self.horizon()
+    }
+}
+
+/// A moment that all workers pass, each between two of its operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark(u64);
+
+impl Cache {
+    /// Sets a mark. Once it [has passed](Cache::has_passed), what any worker did before it is seen by all, and whatever a worker
+    /// does after it is done by one who sees what the caller wrote before.
+    pub fn mark(&self) -> Mark {
+        Mark(self.epochs.retire())
+    }
+
+    /// Whether every worker has passed `mark`, or sleeps.
+    pub fn has_passed(&self, mark: Mark) -> bool {
+        self.epochs.passed(mark.0)
     }
 }

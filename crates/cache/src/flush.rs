@@ -33,6 +33,11 @@ impl Cache {
             .flush_below
             .store(state.next_incarnation, Ordering::SeqCst);
         self.flush_below.0.store(state.next_incarnation, Ordering::SeqCst);
+        // Whoever is told finds nothing any more.
+        self.departures
+            .get()
+            .into_iter()
+            .for_each(|observer| observer.flushed());
     }
 
     /// Puts a flush off to `millis` of the clock, in place of a pending one.

@@ -942,4 +942,4 @@ mod tests;
 mod recover;
 mod restart;
 
-pub(crate) use recover::Visit;
+pub(crate) use recover::{Moved, Visit};

@@ -8,6 +8,7 @@ mod api;
 mod audit;
 mod cache;
 mod checksum;
+mod crc;
 mod departure;
 mod drain;
 mod epoch;
@@ -49,6 +50,7 @@ pub use api::{
 };
 pub use cache::Cache;
 pub use departure::{Departure, Observer, Peek};
+pub use epoch::Mark;
 pub use error::CacheError;
 pub use restart::Recovered;
 pub use sampler::{AGEINGS, leads};

@@ -80,6 +80,8 @@ pub(crate) struct State {
     /// Given to the next segment that is opened.
     pub(crate) next_incarnation: u64,
     lock_memory: bool,
+    /// How often the operating system refused to lock a segment.
+    pub(crate) locks_refused: u64,
     /// Which parts of the heap have memory.
     pub(crate) ranges: Ranges,
 }
@@ -101,6 +103,7 @@ impl Pool {
                 sealed_order: 0,
                 next_incarnation: 1,
                 lock_memory,
+                locks_refused: 0,
                 ranges: Ranges::new(heap),
             }),
         }
@@ -136,10 +139,7 @@ impl Pool {
             }
             state.used += 1;
             state.ranges.note_taken(segment);
-            if lock_memory {
-                // As when it was taken first.
-                let _ = heap.lock_segment(segment);
-            }
+            state.lock_into_ram(heap, segment);
             if header.state() == SegmentState::Open {
                 let open = pool.open.get(header.log()).filter(|_| !header.is_closed())?;
                 if open.swap(segment.0, Ordering::Relaxed) != NONE {
@@ -313,10 +313,7 @@ impl State {
                 })
             })?;
             self.ranges.note_taken(fresh);
-            if self.lock_memory {
-                // Best effort, as memcached's -k: the limit was checked at start.
-                let _ = heap.lock_segment(fresh);
-            }
+            self.lock_into_ram(heap, fresh);
             Some(fresh)
         })?;
         self.used += 1;
@@ -326,6 +323,13 @@ impl State {
             self.ahead = self.ahead.saturating_sub(1).max(AHEAD_MIN);
         }
         Some(segment)
+    }
+
+    /// For `-k`. What cannot be locked is used all the same, and counted.
+    fn lock_into_ram(&mut self, heap: &Heap, segment: SegmentId) {
+        if self.lock_memory && heap.lock_segment(segment).is_err() {
+            self.locks_refused += 1;
+        }
     }
 
     /// A drained segment waits for its readers.

@@ -1,31 +1,45 @@
 //! After a crash: what the index names is what there is; everything else is counted anew.
 //!
-//! 1. Each segment's header is settled, and its checksum is verified: a segment that fails is given up as a whole.
-//! 2. Each slot is looked at, once: it names an item that can be read and whose place it is, or it goes.
-//! 3. Behind the part that a checksum covers, what no slot names becomes room given up, so that the segment can be walked.
+//! 1. Each segment's header is settled.
+//! 2. Each slot is gone through. One that is as its writer left it, whose item a checksum covers, leaves a mark: see `marks.rs`.
+//!    The item of any other is looked at: it can be read, it belongs there, or the slot goes.
+//! 3. Each segment is gone through: its checksum is verified, and what is marked is counted.
+//! 4. Behind the part that a checksum covers, what no slot names becomes room given up, so that the segment can be walked.
+//!
+//! After a mere death all of this agrees. If it does not, somebody else has changed the memory: then all is done again without
+//! marks, in doubt of everything. A segment whose checksum fails is given up as a whole, and the item of each slot is looked at.
 //!
 //! Died in the middle of it, the next process begins anew: nothing here depends on what was counted before.
 
 use std::sync::atomic::AtomicUsize;
 
-use scrubjay_base::sync::whole::{AtomicU64, Ordering};
+use scrubjay_base::sync::whole::Ordering;
 use scrubjay_io::thread;
 
 use crate::checksum::Sum;
 use crate::eviction::LOGS;
-use crate::index::{Index, KeyHash, Visit};
+use crate::index::{Index, KeyHash, Moved, Visit};
 use crate::item::{ItemRef, Kind, Outline};
 use crate::line::Location;
 use crate::pool::NUMBER_MAX;
 use crate::segment::{Heap, SEGMENT_START, SegmentId, SegmentState, Starts};
 use crate::sizes;
 use crate::superblock::Saved;
+use marks::{Marks, pair};
+
+mod marks;
+#[cfg(all(test, not(loom), not(shuttle)))]
+mod tests;
 
 /// Threads at most; more would wait for memory together.
 const THREADS_MAX: usize = 16;
 
 /// Bytes of segments for each thread at least.
 const BYTES_PER_THREAD: usize = 64 << 20;
+
+/// What a thread takes at once: their words lie beside each other.
+const PAGES_TAKEN: usize = 16;
+const SEGMENTS_TAKEN: usize = 16;
 
 /// What a process found that died.
 #[derive(Clone, Debug, Default)]
@@ -61,79 +75,126 @@ struct Loose {
     end: u32,
 }
 
-/// One thread's way over the slots.
+/// One thread's way over slots or segments.
 struct Walker<'a> {
     heap: &'a Heap,
     index: &'a Index,
     segments: &'a [Segment],
-    /// Bytes of live items of each segment.
-    live: &'a [AtomicU64],
+    marks: Option<&'a Marks<'a>>,
+    moved: Moved,
+    seen: Seen,
+}
+
+/// What a thread saw.
+#[derive(Default)]
+struct Seen {
     found: Found,
     loose: Vec<Loose>,
+    /// Bytes of live items of each segment.
+    live: Vec<u64>,
+    /// The sum over slots that left marks, less that over items that were found marked.
+    unpaired: u64,
+    /// Something is not as a mere death leaves it.
+    doubt: bool,
 }
 
 /// Counts what the index names; `None` if heap and index contradict each other.
 pub(crate) fn recover(heap: &Heap, index: &Index, tick: u32) -> Option<Found> {
-    let segments = settle_segments(heap, tick);
-    let live: Vec<AtomicU64> = segments.iter().map(|_| AtomicU64::new(0)).collect();
-    let pages = index.pages_to_recover();
-    let walkers = in_parallel(threads(&segments, heap), |next| {
-        let mut walker = Walker {
-            heap,
-            index,
-            segments: &segments,
-            live: &live,
-            found: Found::default(),
-            loose: Vec::new(),
-        };
-        walker.found.items.sizes = vec![(0, 0); sizes::CLASSES];
-        while let Some(page) = take(next, pages) {
-            index.recover_page(heap, page, &mut walker);
-        }
-        (walker.found, walker.loose)
+    recover_by_marks(heap, index, tick).or_else(|| recover_in_doubt(heap, index, tick))
+}
+
+/// `None` if something is not as a mere death leaves it.
+fn recover_by_marks(heap: &Heap, index: &Index, tick: u32) -> Option<Found> {
+    let mut segments = settle_segments(heap, tick);
+    let covered = segments.iter().map(|segment| match segment {
+        Segment::Used { covered, .. } => *covered,
+        Segment::Unused | Segment::Spoilt => SEGMENT_START,
     });
-    let (mut found, mut loose) = (Found::default(), Vec::new());
-    for (part, more) in walkers {
-        found.add(&part);
-        loose.extend(more);
+    // Without memory for marks the other way remains.
+    let marks = Marks::new(heap, covered.collect()).ok()?;
+    let mut seen = walk_slots(heap, index, &segments, Some(&marks));
+    if seen.doubt {
+        return None;
     }
-    loose.sort_unstable();
-    let gaps_are_filled = fill_gaps(heap, &segments, &loose);
-    let mut segments = segments
-        .iter()
-        .zip(&live)
-        .zip(0..)
-        .map(|(pair, id)| (pair, SegmentId(id)));
+    let moved = index.moved(heap);
+    let parts = in_parallel(threads(&segments, heap), |next| {
+        let mut walker = Walker::new(heap, index, &segments, Some(&marks), moved);
+        let mut starts = Vec::new();
+        while let Some(taken) = take(next, segments.len(), SEGMENTS_TAKEN) {
+            starts.extend(taken.filter_map(|id| Some((id, walker.count_marked(SegmentId(id as u32))?))));
+        }
+        (walker.seen, starts)
+    });
+    for (part, found) in parts {
+        seen.add(part);
+        for (id, found) in found {
+            if let Segment::Used { starts, .. } = &mut segments[id] {
+                *starts = found;
+            }
+        }
+    }
+    let agrees = !seen.doubt && seen.unpaired == 0;
+    agrees.then(|| finish(heap, &segments, seen)).flatten()
+}
+
+/// Trusts nothing: every checksum is verified first, and the item of every slot looked at.
+fn recover_in_doubt(heap: &Heap, index: &Index, tick: u32) -> Option<Found> {
+    let mut segments = settle_segments(heap, tick);
+    let parts = in_parallel(threads(&segments, heap), |next| {
+        let mut verified = Vec::new();
+        while let Some(taken) = take(next, segments.len(), SEGMENTS_TAKEN) {
+            verified.extend(taken.map(|id| (id, verify(heap, SegmentId(id as u32), segments[id]))));
+        }
+        verified
+    });
+    for (id, segment) in parts.into_iter().flatten() {
+        segments[id] = segment;
+    }
+    let seen = walk_slots(heap, index, &segments, None);
+    finish(heap, &segments, seen)
+}
+
+/// Goes through all slots, on all cores.
+fn walk_slots(heap: &Heap, index: &Index, segments: &[Segment], marks: Option<&Marks<'_>>) -> Seen {
+    let (pages, moved) = (index.pages_to_recover(), index.moved(heap));
+    let parts = in_parallel(threads(segments, heap), |next| {
+        let mut walker = Walker::new(heap, index, segments, marks, moved);
+        while let Some(mut taken) = take(next, pages, PAGES_TAKEN) {
+            taken.all(|page| {
+                index.recover_page(heap, moved, page, &mut walker);
+                !walker.seen.doubt
+            });
+        }
+        walker.seen
+    });
+    let mut seen = Seen::default();
+    parts.into_iter().for_each(|part| seen.add(part));
+    seen
+}
+
+/// Fills the gaps and notes what lives; `None` if that cannot be.
+fn finish(heap: &Heap, segments: &[Segment], mut seen: Seen) -> Option<Found> {
+    seen.loose.sort_unstable();
+    let gaps_are_filled = fill_gaps(heap, segments, &seen.loose);
+    let mut segments = segments.iter().zip(&seen.live).zip(0..);
     let all_fits = segments.all(|((segment, live), id)| match segment {
-        Segment::Used { .. } => heap.header(id).set_live(live.load(Ordering::Relaxed)),
+        Segment::Used { .. } => heap.header(SegmentId(id)).set_live(*live),
         Segment::Unused | Segment::Spoilt => true,
     });
-    (gaps_are_filled && all_fits).then_some(found)
+    (gaps_are_filled && all_fits).then_some(seen.found)
 }
 
 fn settle_segments(heap: &Heap, tick: u32) -> Vec<Segment> {
-    let count = heap.segments_max() as usize;
-    let in_use =
-        (0..heap.segments_max()).filter(|id| heap.header(SegmentId(*id)).state() != SegmentState::Free);
-    let threads = threads_for(in_use.count() * heap.segment_size());
-    let mut settled: Vec<(usize, Segment)> = in_parallel(threads, |next| {
-        let ids = std::iter::from_fn(|| take(next, count));
-        ids.map(|id| (id, settle_segment(heap, SegmentId(id as u32), tick)))
-            .collect::<Vec<_>>()
-    })
-    .into_iter()
-    .flatten()
-    .collect();
-    settled.sort_unstable_by_key(|(id, _)| *id);
-    let segments: Vec<Segment> = settled.into_iter().map(|(_, segment)| segment).collect();
+    let ids = || (0..heap.segments_max()).map(SegmentId);
+    let segments: Vec<Segment> = ids().map(|id| settle_segment(heap, id, tick)).collect();
     // A log has one open segment. Whatever is sealed now follows on all that was sealed before.
     let mut open = [false; LOGS];
-    let mut order = (0..heap.segments_max())
-        .map(|id| heap.header(SegmentId(id)).sealed_order.load(Ordering::Relaxed))
+    let mut order = ids()
+        .map(|id| heap.header(id).sealed_order.load(Ordering::Relaxed))
         .filter(|order| *order < NUMBER_MAX)
         .max()
         .unwrap_or(0);
-    for (id, segment) in (0..).map(SegmentId).zip(&segments) {
+    for (id, segment) in ids().zip(&segments) {
         let (header, Segment::Used { limit, .. }) = (heap.header(id), segment) else {
             continue;
         };
@@ -151,21 +212,33 @@ fn settle_segments(heap: &Heap, tick: u32) -> Vec<Segment> {
 }
 
 fn settle_segment(heap: &Heap, segment: SegmentId, tick: u32) -> Segment {
-    let header = heap.header(segment);
-    let Some(limit) = header.settle(heap.segment_size() as u32, tick) else {
-        return Segment::Unused;
+    match heap.header(segment).settle(heap.segment_size() as u32, tick) {
+        None => Segment::Unused,
+        Some(limit) => Segment::Used {
+            limit,
+            covered: heap.kept_sum(segment).covered,
+            starts: Starts::default(),
+        },
+    }
+}
+
+/// Gives a segment up whose checksum fails.
+fn verify(heap: &Heap, id: SegmentId, segment: Segment) -> Segment {
+    let Segment::Used { limit, covered, .. } = segment else {
+        return segment;
     };
-    let kept = heap.kept_sum(segment);
-    let mut starts = Starts::default();
-    let is_right = kept.covered <= limit
-        && heap.sum_on(segment, Sum::EMPTY, kept.covered, u32::MAX, &mut starts) == Some(kept);
+    let (kept, mut starts) = (heap.kept_sum(id), Starts::default());
+    let is_right = covered <= limit
+        && heap.sum_on(id, Sum::EMPTY, covered, u32::MAX, |start, next, _, _| {
+            starts.note(heap, start, next);
+        }) == Some(kept);
     if !is_right {
-        header.give_up();
+        heap.header(id).give_up();
         return Segment::Spoilt;
     }
     Segment::Used {
         limit,
-        covered: kept.covered,
+        covered,
         starts,
     }
 }
@@ -196,6 +269,19 @@ fn fill_gaps(heap: &Heap, segments: &[Segment], loose: &[Loose]) -> bool {
     })
 }
 
+impl Seen {
+    fn add(&mut self, part: Seen) {
+        self.found.add(&part.found);
+        self.loose.extend(part.loose);
+        self.live.resize(part.live.len(), 0);
+        for (live, more) in self.live.iter_mut().zip(part.live) {
+            *live += more;
+        }
+        self.unpaired = self.unpaired.wrapping_add(part.unpaired);
+        self.doubt |= part.doubt;
+    }
+}
+
 impl Found {
     fn add(&mut self, part: &Found) {
         let (items, more) = (&mut self.items, &part.items);
@@ -212,6 +298,66 @@ impl Found {
 }
 
 impl<'a> Walker<'a> {
+    fn new(
+        heap: &'a Heap,
+        index: &'a Index,
+        segments: &'a [Segment],
+        marks: Option<&'a Marks<'a>>,
+        moved: Moved,
+    ) -> Walker<'a> {
+        let mut seen = Seen {
+            live: vec![0; segments.len()],
+            ..Seen::default()
+        };
+        seen.found.items.sizes = vec![(0, 0); sizes::CLASSES];
+        Walker {
+            heap,
+            index,
+            segments,
+            marks,
+            moved,
+            seen,
+        }
+    }
+
+    /// Verifies a segment's checksum and counts what is marked in it; `None` if it holds nothing.
+    fn count_marked(&mut self, id: SegmentId) -> Option<Starts> {
+        let (marks, Segment::Used { limit, covered, .. }) = (self.marks?, self.segments[id.0 as usize])
+        else {
+            return None;
+        };
+        if covered > limit {
+            self.seen.doubt = true;
+            return None;
+        }
+        let (heap, mut starts) = (self.heap, Starts::default());
+        let sum = heap.sum_on(id, Sum::EMPTY, covered, u32::MAX, |start, next, item, outline| {
+            starts.note(heap, start, next);
+            if marks.is_set(id, start) {
+                self.count_one(heap.location(id, start), item, outline);
+            }
+        });
+        self.seen.doubt |= sum != Some(heap.kept_sum(id));
+        Some(starts)
+    }
+
+    /// Counts what a slot left a mark for, and takes it off what slots added.
+    fn count_one(&mut self, location: Location, item: ItemRef<'a>, outline: &Outline<'a>) {
+        let Some(hash) = self.hash_of(outline) else {
+            self.seen.doubt = true;
+            return;
+        };
+        let seat = self.moved.seat(self.heap, hash);
+        self.seen.unpaired = self.seen.unpaired.wrapping_sub(pair(location, seat));
+        self.seen.doubt |= !self.count_item(location, item, outline, hash);
+    }
+
+    /// The hash of an item's key; `None` for what is no item.
+    fn hash_of(&self, outline: &Outline<'_>) -> Option<KeyHash> {
+        let is_item = matches!(outline.kind, Kind::Inline | Kind::Chained) && !outline.key.is_empty();
+        is_item.then(|| self.index.hash(outline.key))
+    }
+
     /// What lies there, if something does that ends where items may.
     fn item_at(&self, location: Location) -> Option<(ItemRef<'a>, Outline<'a>)> {
         let (segment, offset) = self.heap.place_of(location)?;
@@ -232,7 +378,7 @@ impl<'a> Walker<'a> {
             return;
         };
         let len = self.heap.aligned(len) as u32;
-        self.live[segment.0 as usize].fetch_add(len.into(), Ordering::Relaxed);
+        self.seen.live[segment.0 as usize] += u64::from(len);
         let header = self.heap.header(segment);
         header.raise_deadline(deadline);
         header.note_expiring(deadline, len as i32);
@@ -241,8 +387,38 @@ impl<'a> Walker<'a> {
         };
         if start >= *covered {
             let end = start + len;
-            self.loose.push(Loose { segment, start, end });
+            self.seen.loose.push(Loose { segment, start, end });
         }
+    }
+
+    /// Counts an item that the index names; `false` if it is not whole.
+    fn count_item(
+        &mut self,
+        location: Location,
+        item: ItemRef<'a>,
+        outline: &Outline<'a>,
+        hash: KeyHash,
+    ) -> bool {
+        if item.is_chained() && !self.has_pieces(item, hash) {
+            return false;
+        }
+        let deadline = item.deadline();
+        self.count(location, outline.len, deadline);
+        let mut bytes = self.heap.aligned(outline.len) as u64;
+        if item.is_chained() {
+            for piece in item.pieces() {
+                let len = crate::item::PIECE_HEADER + piece.len;
+                self.count(piece.location, len, deadline);
+                bytes += self.heap.aligned(len) as u64;
+            }
+        }
+        let items = &mut self.seen.found.items;
+        items.items += 1;
+        items.bytes += bytes;
+        items.unread_bytes += if item.state().fetched() { 0 } else { bytes };
+        let class = &mut items.sizes[sizes::class_of(bytes)];
+        *class = (class.0 + 1, class.1 + bytes);
+        true
     }
 
     /// Whether all pieces of a chained item are there.
@@ -261,49 +437,46 @@ impl<'a> Walker<'a> {
 impl Visit for Walker<'_> {
     fn hash_at(&self, location: Location) -> Option<KeyHash> {
         let (_, outline) = self.item_at(location)?;
-        let is_item = matches!(outline.kind, Kind::Inline | Kind::Chained) && !outline.key.is_empty();
-        is_item.then(|| self.index.hash(outline.key))
+        self.hash_of(&outline)
     }
 
-    fn fetch(&self, location: Location) {
-        self.heap.prefetch(location);
+    #[inline]
+    fn fetch(&self, location: Location, in_place: bool) {
+        let is_marked = in_place && self.marks.is_some_and(|marks| marks.fetch(location));
+        if !is_marked {
+            self.heap.prefetch(location);
+            self.heap.prefetch_value(location);
+        }
+    }
+
+    #[inline]
+    fn trust(&mut self, location: Location, seat: u64) -> bool {
+        let is_marked = self.marks.is_some_and(|marks| marks.set(location));
+        if is_marked {
+            self.seen.unpaired = self.seen.unpaired.wrapping_add(pair(location, seat));
+        }
+        is_marked
     }
 
     fn keep(&mut self, location: Location, hash: KeyHash) -> bool {
-        let Some((item, outline)) = self.item_at(location) else {
-            return false;
-        };
-        if item.is_chained() && !self.has_pieces(item, hash) {
-            return false;
-        }
-        let deadline = item.deadline();
-        self.count(location, outline.len, deadline);
-        let mut bytes = self.heap.aligned(outline.len) as u64;
-        if item.is_chained() {
-            for piece in item.pieces() {
-                let len = crate::item::PIECE_HEADER + piece.len;
-                self.count(piece.location, len, deadline);
-                bytes += self.heap.aligned(len) as u64;
-            }
-        }
-        let items = &mut self.found.items;
-        items.items += 1;
-        items.bytes += bytes;
-        items.unread_bytes += if item.state().fetched() { 0 } else { bytes };
-        let class = &mut items.sizes[sizes::class_of(bytes)];
-        *class = (class.0 + 1, class.1 + bytes);
-        true
+        let found = self.item_at(location);
+        found.is_some_and(|(item, outline)| self.count_item(location, item, &outline, hash))
     }
 
-    fn lose(&mut self, location: Location) {
+    fn lose(&mut self, location: Location) -> bool {
+        if self.marks.is_some() {
+            self.seen.doubt = true;
+            return false;
+        }
         let segment = self
             .heap
             .place_of(location)
             .map(|(segment, _)| segment.0 as usize);
         match segment.and_then(|segment| self.segments.get(segment)) {
-            Some(Segment::Spoilt) => self.found.spoilt += 1,
-            _ => self.found.unreadable += 1,
+            Some(Segment::Spoilt) => self.seen.found.spoilt += 1,
+            _ => self.seen.found.unreadable += 1,
         }
+        true
     }
 }
 
@@ -332,8 +505,8 @@ fn in_parallel<R: Send>(threads: usize, task: impl Fn(&AtomicUsize) -> R + Sync)
     thread::run_all((0..threads).map(named).collect())
 }
 
-/// The next of `count` that nobody has taken.
-fn take(next: &AtomicUsize, count: usize) -> Option<usize> {
-    let taken = next.fetch_add(1, Ordering::Relaxed);
-    (taken < count).then_some(taken)
+/// Up to `at_once` of `count` that nobody has taken.
+fn take(next: &AtomicUsize, count: usize, at_once: usize) -> Option<std::ops::Range<usize>> {
+    let taken = next.fetch_add(at_once, Ordering::Relaxed);
+    (taken < count).then(|| taken..count.min(taken + at_once))
 }

@@ -491,9 +491,15 @@ impl Heap {
         prefetch(self.base.wrapping_add(offset));
     }
 
-    fn address(&self, segment: SegmentId, offset: u32) -> *const u8 {
+    pub(crate) fn address(&self, segment: SegmentId, offset: u32) -> *const u8 {
         let offset = ((segment.0 as usize) << self.segment_shift) + offset as usize;
         self.base.wrapping_add(offset)
+    }
+
+    /// Hints the processor to fetch what lies there, which may be behind the segment.
+    #[inline]
+    pub(crate) fn prefetch_at(&self, segment: SegmentId, offset: u32) {
+        prefetch(self.address(segment, offset));
     }
 
     /// Hints the processor to fetch the line behind the item's first one: most values lie across both.

@@ -1,4 +1,5 @@
-//! Bytes and times of every serializer: on the array of a million equal numbers, and on rows of mixed kinds.
+//! Bytes and times of every serializer: on the array of a million equal numbers, on rows of mixed kinds, and
+//! on Chinese texts.
 //!
 //! `cargo run --release -p scrubjay-client --example values`; `tests/clients/values/times.php` measures PHP's beside it.
 
@@ -39,6 +40,11 @@ fn rows() -> Value {
     Value::List((0..50_000).map(row).collect())
 }
 
+fn chinese() -> Value {
+    let text = |id: i32| Value::Text(format!("{}{id}", "松鸦记得每一颗橡子".repeat(3)));
+    Value::List((0..100_000).map(text).collect())
+}
+
 /// The shortest of some runs, in ms, and what the last one made.
 fn shortest<T>(mut run: impl FnMut() -> T) -> (f64, T) {
     let mut timed = || {
@@ -62,6 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("1,000,000 equal numbers", equal(1_000_000)),
         ("100,000 equal numbers", equal(100_000)),
         ("50,000 rows", rows()),
+        ("100,000 Chinese texts", chinese()),
     ];
     println!(
         "{:<24} {:<10} {:>10} {:>10} {:>10}",

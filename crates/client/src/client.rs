@@ -4,24 +4,72 @@
 //! ([`Client::call_all`]), and one whose reply is delivered later ([`Client::start`]).
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, ConfigError};
+use arc_swap::{ArcSwap, Guard};
+
+use crate::answer::{Answer, Place};
+use crate::config::{Apart, Config, ConfigError, Failover};
+use crate::connection::{Caller, Desk, Patience};
+use crate::discovery::{DiscoveryError, Follower, Source};
+use crate::driver::{AllDone, Done, Kept};
 use crate::error::Error;
-use crate::placement::{Placement, ServerIndex, Servers};
+use crate::failover::{self, Pursuit, Search};
+use crate::placement::{self, ServerIndex};
 use crate::protocol::{Reply, Request};
-use crate::server::Server;
+use crate::set::Set;
+use crate::statistics::ServerStatistics;
 
 /// Servers, and the connections to them. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     config: Config,
-    placement: Placement,
-    servers: Vec<Server>,
+    /// What this process has. A child that was forked starts with nothing, and leaves its parent's alone.
+    set: ArcSwap<Set>,
+}
+
+impl Shared {
+    /// Other servers from now on. What is being asked is answered by those it was sent to.
+    pub(crate) fn replace(
+        &self,
+        servers: Vec<placement::Server>,
+        apart: Vec<Apart>,
+    ) -> Result<(), ConfigError> {
+        let config = Config {
+            servers,
+            apart,
+            ..self.config.clone()
+        };
+        let set = self.set().replaced(&config)?;
+        self.set.store(Arc::new(set));
+        Ok(())
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What this process has.
+    fn set(&self) -> Guard<Arc<Set>> {
+        let set = self.set.load();
+        let process = std::process::id();
+        if set.process == process {
+            return set;
+        }
+        // Threads that this process does not have may have been in the middle of something: it is left as it is.
+        let new = Arc::new(set.afresh(&self.config));
+        let before = self.set.compare_and_swap(&set, new);
+        if before.process != process {
+            mem::forget(Guard::into_inner(before));
+        }
+        mem::forget(Guard::into_inner(set));
+        self.set.load()
+    }
 }
 
 /// Where a request goes.
@@ -51,33 +99,56 @@ impl Client {
     /// # Errors
     /// Keys cannot be placed on these servers as the scheme wants it.
     pub fn new(config: Config) -> Result<Client, ConfigError> {
-        let servers = Servers::new(config.servers.clone())?;
-        let placement = Placement::new(&servers, &config.scheme)?;
-        let servers = servers
-            .list()
-            .iter()
-            .map(|server| Server::new(server, &config))
-            .collect();
-        Ok(Client(Arc::new(Shared {
-            config,
-            placement,
-            servers,
-        })))
+        let set = ArcSwap::from_pointee(Set::new(&config)?);
+        Ok(Client(Arc::new(Shared { config, set })))
     }
 
-    /// What it was made from.
+    /// What it was made from; its servers may have been replaced since.
     pub fn config(&self) -> &Config {
         &self.0.config
     }
 
     /// The server of a key, the prefix not counted by the caller.
     pub fn place(&self, key: &[u8]) -> ServerIndex {
-        self.0.placement.place(&self.prefixed(key))
+        self.0.set().placement.place(&self.prefixed(key))
     }
 
     /// Every server, in the order of the configuration.
     pub fn servers(&self) -> impl Iterator<Item = ServerIndex> {
-        (0..self.0.servers.len() as u32).map(ServerIndex::new)
+        (0..self.0.set().count() as u32).map(ServerIndex::new)
+    }
+
+    /// What was counted of each server, in the order of the configuration; those of the gutter come last.
+    pub fn statistics(&self) -> Vec<ServerStatistics> {
+        let set = self.0.set();
+        let servers = set.servers.iter();
+        servers.map(|server| server.standing().statistics()).collect()
+    }
+
+    /// Sets a server offline, or online again: it keeps its keys, and requests for it are requests to a server that is down.
+    ///
+    /// # Panics
+    /// There is no such server.
+    pub fn set_offline(&self, server: ServerIndex, offline: bool) {
+        self.0.set().servers[server.get()].standing().set_offline(offline);
+    }
+
+    /// Other servers from now on, for all who share this client. Connections to servers that stay, and what is known of these,
+    /// stay too; what is being asked is answered by those it was sent to. A [`ServerIndex`] is one of the new list.
+    ///
+    /// # Errors
+    /// Keys cannot be placed on these servers; then nothing has changed.
+    pub fn reconfigure(&self, servers: Vec<placement::Server>) -> Result<(), ConfigError> {
+        self.0.replace(servers, Vec::new())
+    }
+
+    /// Takes the servers from somewhere: at once, and again each time so long has passed, by a thread that ends with the returned
+    /// [`Follower`] or with the client. If they cannot be read later on, they stay as they are, and the hook is told.
+    ///
+    /// # Errors
+    /// They cannot be read now.
+    pub fn follow(&self, source: Source, every: Duration) -> Result<Follower, DiscoveryError> {
+        Follower::start(&self.0, source, every)
     }
 
     /// Asks, and waits for the reply. A quiet request is not waited for: its reply is [`Reply::Alive`], which says that it is
@@ -86,31 +157,69 @@ impl Client {
     /// # Errors
     /// [`Error`]; an error that the server answers is one, too.
     pub fn call(&self, request: Request<'_>, call: Call<'_>) -> Result<Reply, Error> {
-        let deadline = self.deadline(call);
-        let server = self.route(&request, call.route);
-        server.call(self.with_prefix(request), deadline)
+        let patience = self.patience(call);
+        let set = self.0.set();
+        let index = self.route(&set, &request, call.route);
+        let server = set.server(index)?;
+        let caller = Caller {
+            desk: &Desk::of_thread(set.process),
+            patience: &patience,
+        };
+        let key = self.key_on_wire(&request);
+        let request = with_key(request, key.as_deref());
+        if !self.fails_over(call.route) {
+            return server.call(request, caller);
+        }
+        server.call(failover::again(&request), caller).or_else(|error| {
+            let placed = self.placed(&request, call.route);
+            self.search(&set, &placed, index)
+                .end(&request, error, |server, request| server.call(request, caller))
+        })
     }
 
     /// Asks many, all servers at the same time, and waits until all replies are there or the time is up. The replies are in the
     /// order of the requests; what did not come in time says so.
     pub fn call_all(&self, requests: Vec<Request<'_>>, call: Call<'_>) -> Vec<Result<Reply, Error>> {
-        let deadline = self.deadline(call);
-        let asked = |request: Request<'_>| {
-            let server = self.route(&request, call.route);
-            server.call(self.with_prefix(request), deadline)
+        let patience = self.patience(call);
+        let set = self.0.set();
+        let routes = match self.routes(&set, &requests, call.route) {
+            Ok(routes) => routes,
+            Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
         };
-        requests.into_iter().map(asked).collect()
+        let keys: Vec<_> = requests.iter().map(|request| self.key_on_wire(request)).collect();
+        let requests = requests.into_iter().zip(&keys);
+        let requests: Vec<_> = requests
+            .map(|(request, key)| with_key(request, key.as_deref()))
+            .collect();
+        if !self.fails_over(call.route) {
+            return set.ask_all(requests, &routes, patience);
+        }
+        let mut replies = set.ask_all(requests.iter().map(failover::again).collect(), &routes, patience);
+        let placed: Vec<_> = requests
+            .iter()
+            .map(|request| self.placed(request, call.route))
+            .collect();
+        let searches: Vec<_> = (0..requests.len())
+            .filter(|at| replies[*at].as_ref().is_err_and(Error::is_failure))
+            .map(|at| (at, self.search(&set, &placed[at], routes[at])))
+            .collect();
+        let ask = |requests: Vec<Request<'_>>, routes: &[usize]| set.ask_all(requests, routes, patience);
+        failover::end_all(&requests, &mut replies, &searches, &patience, ask);
+        replies
     }
 
     /// Asks, and does not wait: `done` gets the reply, exactly once, from a thread of the client's own or before this
-    /// returns. It must not block.
+    /// returns. It must not block, and must not panic.
     pub fn start(
         &self,
         request: Request<'_>,
         call: Call<'_>,
         done: impl FnOnce(Result<Reply, Error>) + Send + 'static,
     ) {
-        done(self.call(request, call));
+        let set = self.0.set();
+        let index = self.route(&set, &request, call.route);
+        // That there is none is told once, below.
+        let _ = self.begin(&set, index, request, call, Box::new(done));
     }
 
     /// [`Client::call_all`] as [`Client::start`].
@@ -120,20 +229,127 @@ impl Client {
         call: Call<'_>,
         done: impl FnOnce(Vec<Result<Reply, Error>>) + Send + 'static,
     ) {
-        done(self.call_all(requests, call));
-    }
-
-    fn deadline(&self, call: Call<'_>) -> Instant {
-        Instant::now() + call.timeout.unwrap_or(self.0.config.timeout)
-    }
-
-    fn route(&self, request: &Request<'_>, route: Route<'_>) -> &Server {
-        let index = match route {
-            Route::Server(index) => index,
-            Route::As(key) => self.place(key),
-            Route::Key => self.place(request.key().unwrap_or_default()),
+        let set = self.0.set();
+        let routed = self.routes(&set, &requests, call.route);
+        let (routes, driver) = match routed.and_then(|routes| Ok((routes, set.driver()?))) {
+            Ok(found) => found,
+            Err(error) => return done(requests.iter().map(|_| Err(error.clone())).collect()),
         };
-        &self.0.servers[index.get()]
+        let asked = requests.into_iter().zip(routes);
+        if !self.fails_over(call.route) {
+            let kept = asked.map(|(request, index)| self.keep(request, index)).collect();
+            driver.call_all(kept, self.patience(call), Box::new(done));
+            return;
+        }
+        let all = All::new(asked.len(), Box::new(done));
+        for (at, (request, index)) in asked.enumerate() {
+            let all = all.clone();
+            let _ = self.begin(
+                &set,
+                index,
+                request,
+                call,
+                Box::new(move |reply| all.put(at, reply)),
+            );
+        }
+    }
+
+    /// [`Client::start`] as a future, for any runtime. Dropped before its time, it is waited for no more.
+    pub fn call_async(
+        &self,
+        request: Request<'_>,
+        call: Call<'_>,
+    ) -> impl Future<Output = Result<Reply, Error>> + Send + use<> {
+        let place = Place::default();
+        let set = self.0.set();
+        let index = self.route(&set, &request, call.route);
+        let to = place.clone();
+        let id = self.begin(&set, index, request, call, Box::new(move |reply| to.put(reply)));
+        let known = id.and_then(|id| Some((set.driver().ok()?.clone(), id)));
+        Answer::new(place, known)
+    }
+
+    /// Asks by the driver; gives the name by which it can be forgotten, if there is anything to forget.
+    fn begin(
+        &self,
+        set: &Arc<Set>,
+        index: usize,
+        request: Request<'_>,
+        call: Call<'_>,
+        done: Done,
+    ) -> Option<u64> {
+        let patience = self.patience(call);
+        let driver = match set.server(index).and_then(|_| set.driver()) {
+            Ok(driver) => driver,
+            Err(error) => {
+                done(Err(error));
+                return None;
+            }
+        };
+        let kept = self.keep(request, index);
+        if !self.fails_over(call.route) {
+            return Some(driver.call(kept, patience, done));
+        }
+        let pursuit = Pursuit {
+            set: set.clone(),
+            failover: self.0.config.failover.clone(),
+            placed: kept.with_ref(|request| self.placed(request, call.route).into_owned()),
+            own: index,
+            kept: kept.clone(),
+            patience,
+        };
+        Some(driver.call(kept, patience, Box::new(move |reply| pursuit.end(reply, done))))
+    }
+
+    /// A request that outlives the call, with the key that goes over the wire.
+    fn keep(&self, request: Request<'_>, server: usize) -> Kept {
+        let key = request.key().map(|key| self.prefixed(key).into());
+        Kept::new(key.unwrap_or_default(), request, server)
+    }
+
+    fn patience(&self, call: Call<'_>) -> Patience {
+        Patience::new(Instant::now(), call.timeout.unwrap_or(self.0.config.timeout))
+    }
+
+    fn route(&self, set: &Set, request: &Request<'_>, route: Route<'_>) -> usize {
+        match (route, request.key()) {
+            (Route::Server(index), _) => index.get(),
+            (Route::As(key), _) | (Route::Key, Some(key)) => set.placement.place(&self.prefixed(key)).get(),
+            (Route::Key, None) => 0,
+        }
+    }
+
+    /// The server of each; an error if there is none.
+    fn routes(&self, set: &Set, requests: &[Request<'_>], route: Route<'_>) -> Result<Vec<usize>, Error> {
+        if let Route::Server(index) = route {
+            set.server(index.get())?;
+        }
+        Ok(requests
+            .iter()
+            .map(|request| self.route(set, request, route))
+            .collect())
+    }
+
+    /// What the server of a request that has its key on the wire was found by.
+    fn placed<'a>(&self, request: &'a Request<'_>, route: Route<'a>) -> Cow<'a, [u8]> {
+        match route {
+            Route::As(key) => self.prefixed(key),
+            Route::Key | Route::Server(_) => request.key().unwrap_or_default().into(),
+        }
+    }
+
+    /// Whether somebody else may answer for a server that fails.
+    fn fails_over(&self, route: Route<'_>) -> bool {
+        self.0.config.failover != Failover::Error && !matches!(route, Route::Server(_))
+    }
+
+    fn search<'a>(&'a self, set: &'a Set, key: &'a [u8], own: usize) -> Search<'a> {
+        Search {
+            failover: &self.0.config.failover,
+            set,
+            key,
+            own,
+        }
     }
 
     fn prefixed<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
@@ -143,7 +359,59 @@ impl Client {
         }
     }
 
-    fn with_prefix<'a>(&self, request: Request<'a>) -> Request<'a> {
-        request
+    /// The request's key behind the prefix, if there is one.
+    fn key_on_wire(&self, request: &Request<'_>) -> Option<Vec<u8>> {
+        let key = request.key().filter(|_| !self.0.config.prefix.is_empty())?;
+        Some([&self.0.config.prefix, key].concat())
+    }
+}
+
+fn with_key<'a>(request: Request<'a>, key: Option<&'a [u8]>) -> Request<'a> {
+    match key {
+        Some(key) => request.with_key(key),
+        None => request,
+    }
+}
+
+/// Replies of many requests that come one by one.
+struct All(Mutex<AllState>);
+
+struct AllState {
+    replies: Vec<Option<Result<Reply, Error>>>,
+    left: usize,
+    done: Option<AllDone>,
+}
+
+impl All {
+    fn new(count: usize, done: AllDone) -> Arc<All> {
+        let all = Arc::new(All(Mutex::new(AllState {
+            replies: (0..count).map(|_| None).collect(),
+            left: count,
+            done: Some(done),
+        })));
+        all.deliver();
+        all
+    }
+
+    fn put(&self, at: usize, reply: Result<Reply, Error>) {
+        {
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.left -= usize::from(state.replies[at].replace(reply).is_none());
+        }
+        self.deliver();
+    }
+
+    /// Tells once, when nothing is left.
+    fn deliver(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.left > 0 {
+            return;
+        }
+        let replies = mem::take(&mut state.replies);
+        let done = state.done.take();
+        drop(state);
+        if let Some(done) = done {
+            done(replies.into_iter().flatten().collect());
+        }
     }
 }

@@ -1,11 +1,16 @@
 //! What a client is held to: servers and options. The one table of options is [`OPTIONS`]; every binding sets them by these
 //! names, and the documentation is made from it.
 
+mod options;
+
 use std::fmt;
 use std::time::Duration;
 
+pub use options::{OPTIONS, OptionRow};
+
+use crate::event::Hook;
 use crate::placement::{PlacementError, Scheme, Server};
-use crate::protocol::Form;
+use crate::protocol::{Form, Order};
 
 /// How the servers are found, reached and given up.
 #[derive(Clone, Debug)]
@@ -20,20 +25,43 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// How long a call may take, everything included.
     pub timeout: Duration,
+    /// How long one server may take to answer once it is connected, if not as long as the call may take.
+    pub read_timeout: Option<Duration>,
     /// Connections to each server, shared by all callers.
     pub connections: usize,
+    /// From when on the kernel asks whether a silent connection still stands; `None`: never.
+    pub keepalive: Option<Duration>,
     /// What the servers speak; `None`: asked at the first connection.
     pub form: Option<Form>,
+    /// Whether replies come in the order of the requests.
+    pub order: Order,
     /// Most bytes of a value, sent or received.
     pub value_len_max: usize,
     /// From so many failures in a row a server is held to be down.
     pub failure_limit: u32,
     /// How long a server that is down is left alone before it is probed.
     pub retry_interval: Duration,
+    /// With every probe that fails the interval doubles up to this; if it is not longer than the interval, nothing doubles.
+    pub retry_interval_max: Duration,
     /// What becomes of a request to a server that is down.
     pub failover: Failover,
     /// User and password, told at the start of each connection.
     pub login: Option<Login>,
+    /// In the order of the servers: in what they differ from all that is said above. Servers beyond its end do not differ.
+    pub apart: Vec<Apart>,
+    /// What is told of servers that fail and come back, connections and requests.
+    pub on_event: Option<Hook>,
+}
+
+/// In what one server differs from the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// It keeps its keys, and is not asked: a request for it is one to a server that is down.
+    pub offline: bool,
+    /// How long it may take to be connected, and then to answer.
+    pub timeout: Option<Duration>,
+    /// How long it is left alone when it is down.
+    pub retry_interval: Option<Duration>,
 }
 
 /// What becomes of a request whose server is down.
@@ -43,7 +71,7 @@ pub enum Failover {
     Error,
     /// Look-ups miss, changes are not made, and say so.
     Miss,
-    /// The next servers of the list are asked instead, at most so many.
+    /// Servers that come next in the placement's order are asked instead, at most so many.
     Next(u32),
     /// Another set of servers is asked instead, and keeps values for so long at most.
     Gutter {
@@ -78,13 +106,19 @@ impl Config {
             prefix: Vec::new(),
             connect_timeout: Duration::from_millis(1000),
             timeout: Duration::from_millis(1000),
+            read_timeout: None,
             connections: 1,
+            keepalive: Some(Duration::from_secs(60)),
             form: None,
+            order: Order::Kept,
             value_len_max: 1 << 20,
             failure_limit: 2,
             retry_interval: Duration::from_millis(1000),
+            retry_interval_max: Duration::from_millis(1000),
             failover: Failover::Error,
             login: None,
+            apart: Vec::new(),
+            on_event: None,
         }
     }
 
@@ -100,6 +134,55 @@ impl Config {
             text: text.to_owned(),
             wanted: row.wanted,
         })
+    }
+
+    /// Adds a server from text: what [`parse_server`] takes, and behind it, each after a blank, what is different with it:
+    /// `offline`, `timeout_ms=N`, `retry_interval_ms=N`.
+    ///
+    /// # Errors
+    /// The text names no server, or says of it what cannot be said.
+    pub fn add_server(&mut self, text: &str) -> Result<(), ConfigError> {
+        let mut words = text.split_whitespace();
+        let server = parse_server(words.next().unwrap_or_default())?;
+        let mut apart = Apart::default();
+        for word in words {
+            let known = match word.split_once('=') {
+                None if word == "offline" => {
+                    apart.offline = true;
+                    true
+                }
+                Some(("timeout_ms", text)) => {
+                    apart.timeout = options::millis(text);
+                    apart.timeout.is_some()
+                }
+                Some(("retry_interval_ms", text)) => {
+                    apart.retry_interval = options::millis(text);
+                    apart.retry_interval.is_some()
+                }
+                _ => false,
+            };
+            if !known {
+                return Err(ConfigError::Apart(word.to_owned()));
+            }
+        }
+        self.apart.resize(self.servers.len(), Apart::default());
+        self.servers.push(server);
+        self.apart.push(apart);
+        Ok(())
+    }
+
+    /// The same for one server: with what is different about it.
+    pub(crate) fn of_one(&self, apart: Apart) -> Config {
+        let mut config = self.clone();
+        config.apart = vec![apart];
+        if let Some(timeout) = apart.timeout {
+            config.connect_timeout = timeout;
+            config.read_timeout = Some(timeout);
+        }
+        if let Some(interval) = apart.retry_interval {
+            config.retry_interval = interval;
+        }
+        config
     }
 }
 
@@ -134,148 +217,20 @@ pub fn parse_server(text: &str) -> Result<Server, ConfigError> {
     Ok(Server::new(host, port).weight(weight))
 }
 
-const DEFAULT_PORT: u16 = 11211;
-
-/// An option, as all bindings have it.
-pub struct OptionRow {
-    /// Its name.
-    pub name: &'static str,
-    /// What values it takes.
-    pub wanted: &'static str,
-    /// What it does, in one sentence.
-    pub help: &'static str,
-    set: fn(&mut Config, &str) -> Option<()>,
-}
-
-impl fmt::Debug for OptionRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
+/// A server as [`parse_server`] takes it.
+pub fn show_server(server: &Server) -> String {
+    let place = match server.port {
+        0 => server.host.clone(),
+        port if server.host.contains(':') => format!("[{}]:{port}", server.host),
+        port => format!("{}:{port}", server.host),
+    };
+    match server.weight {
+        1 => place,
+        weight => format!("{place}*{weight}"),
     }
 }
 
-/// Most connections to a server.
-const CONNECTIONS_MAX: usize = 1024;
-
-/// All options.
-pub static OPTIONS: &[OptionRow] = &[
-    OptionRow {
-        name: "scheme",
-        wanted: "a scheme, or SCHEME/HASH",
-        help: "Which server has a key.",
-        set: |config, text| put(&mut config.scheme, text.parse().ok()),
-    },
-    OptionRow {
-        name: "prefix",
-        wanted: "any text",
-        help: "Put before every key.",
-        set: |config, text| put(&mut config.prefix, Some(text.into())),
-    },
-    OptionRow {
-        name: "connect_timeout_ms",
-        wanted: "milliseconds, at least 1",
-        help: "How long a connection may take to be made.",
-        set: |config, text| put(&mut config.connect_timeout, millis(text)),
-    },
-    OptionRow {
-        name: "timeout_ms",
-        wanted: "milliseconds, at least 1",
-        help: "How long a call may take, everything included.",
-        set: |config, text| put(&mut config.timeout, millis(text)),
-    },
-    OptionRow {
-        name: "connections",
-        wanted: "1 to 1024",
-        help: "Connections to each server, shared by all callers.",
-        set: |config, text| {
-            let count = text
-                .parse()
-                .ok()
-                .filter(|count| (1..=CONNECTIONS_MAX).contains(count));
-            put(&mut config.connections, count)
-        },
-    },
-    OptionRow {
-        name: "form",
-        wanted: "auto, meta or classic",
-        help: "Which commands a server is sent; auto asks it at the first connection.",
-        set: |config, text| {
-            let form = match text {
-                "auto" => Some(None),
-                "meta" => Some(Some(Form::Meta)),
-                "classic" => Some(Some(Form::Classic)),
-                _ => None,
-            };
-            put(&mut config.form, form)
-        },
-    },
-    OptionRow {
-        name: "value_len_max",
-        wanted: "bytes, at least 1",
-        help: "Most bytes of a value, sent or received.",
-        set: |config, text| {
-            put(
-                &mut config.value_len_max,
-                text.parse().ok().filter(|len| *len > 0),
-            )
-        },
-    },
-    OptionRow {
-        name: "failure_limit",
-        wanted: "a number, at least 1",
-        help: "From so many failures in a row a server is held to be down.",
-        set: |config, text| {
-            put(
-                &mut config.failure_limit,
-                text.parse().ok().filter(|limit| *limit > 0),
-            )
-        },
-    },
-    OptionRow {
-        name: "retry_interval_ms",
-        wanted: "milliseconds, at least 1",
-        help: "How long a server that is down is left alone before it is probed.",
-        set: |config, text| put(&mut config.retry_interval, millis(text)),
-    },
-    OptionRow {
-        name: "failover",
-        wanted: "error, miss or next:COUNT",
-        help: "What becomes of a request whose server is down.",
-        set: |config, text| {
-            let failover = match text {
-                "error" => Some(Failover::Error),
-                "miss" => Some(Failover::Miss),
-                _ => (text.strip_prefix("next:"))
-                    .and_then(|count| count.parse().ok().filter(|count| *count > 0))
-                    .map(Failover::Next),
-            };
-            put(&mut config.failover, failover)
-        },
-    },
-    OptionRow {
-        name: "login",
-        wanted: "USER:PASSWORD",
-        help: "Told at the start of each connection.",
-        set: |config, text| {
-            let login = text.split_once(':').map(|(user, password)| Login {
-                user: user.to_owned(),
-                password: password.to_owned(),
-            });
-            put(&mut config.login, login.map(Some))
-        },
-    },
-];
-
-fn put<T>(place: &mut T, value: Option<T>) -> Option<()> {
-    *place = value?;
-    Some(())
-}
-
-fn millis(text: &str) -> Option<Duration> {
-    text.parse()
-        .ok()
-        .filter(|millis| *millis > 0)
-        .map(Duration::from_millis)
-}
+const DEFAULT_PORT: u16 = 11211;
 
 /// Why a client cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -295,6 +250,8 @@ pub enum ConfigError {
     },
     /// Text that names no server.
     Server(String),
+    /// What cannot be said of a server.
+    Apart(String),
 }
 
 impl fmt::Display for ConfigError {
@@ -312,6 +269,12 @@ impl fmt::Display for ConfigError {
                     "{text:?} is no server; give HOST, HOST:PORT, [IPV6]:PORT or a path"
                 )
             }
+            ConfigError::Apart(word) => {
+                write!(
+                    f,
+                    "{word:?} cannot be said of a server; give offline, timeout_ms=N or retry_interval_ms=N with N at least 1"
+                )
+            }
         }
     }
 }
@@ -326,7 +289,9 @@ impl From<PlacementError> for ConfigError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, parse_server};
+    use std::time::Duration;
+
+    use super::{Apart, Config, parse_server, show_server};
     use crate::placement::Server;
 
     #[test]
@@ -341,6 +306,7 @@ mod tests {
             ("/run/s", Server::new("/run/s", 0)),
         ] {
             assert_eq!(parse_server(text).as_ref(), Ok(&server), "{text}");
+            assert_eq!(parse_server(&show_server(&server)), Ok(server), "{text}");
         }
         for text in ["", "a:", "a:x", "[::1", "[::1]x", "a*x", ":1"] {
             assert!(parse_server(text).is_err(), "{text}");
@@ -356,5 +322,35 @@ mod tests {
         config.set("timeout_ms", "20").expect("20 is one");
         assert_eq!(config.timeout.as_millis(), 20);
         assert!(config.set("tiemout", "1").is_err());
+    }
+
+    #[test]
+    fn what_is_different_with_a_server_stands_behind_it() {
+        let mut config = Config::new(vec![Server::new("first", 1)]);
+        config
+            .add_server("a:1*3 offline timeout_ms=50 retry_interval_ms=15000")
+            .expect("all is known");
+        config.add_server("b").expect("all is known");
+        assert_eq!(config.servers[1], Server::new("a", 1).weight(3));
+        let apart = Apart {
+            offline: true,
+            timeout: Some(Duration::from_millis(50)),
+            retry_interval: Some(Duration::from_secs(15)),
+        };
+        assert_eq!(config.apart, [Apart::default(), apart, Apart::default()]);
+        let of = config.of_one(config.apart[1]);
+        assert_eq!(
+            (of.connect_timeout.as_millis(), of.read_timeout),
+            (50, apart.timeout)
+        );
+        assert_eq!((of.retry_interval.as_secs(), of.apart[0].offline), (15, true));
+        assert_eq!(
+            config.of_one(Apart::default()).retry_interval,
+            config.retry_interval
+        );
+        for text in ["", "a:1 off", "a:1 timeout_ms=0", "a:1 weight=1", "a:x offline"] {
+            assert!(config.add_server(text).is_err(), "{text}");
+        }
+        assert_eq!(config.servers.len(), 3, "what is wrong adds nothing");
     }
 }

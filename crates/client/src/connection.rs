@@ -1,193 +1,630 @@
-//! One connection.
+//! One connection, shared by any number of threads. Who asks puts the request behind those of others; whoever is the writer
+//! sends them all with one call, and whoever is the reader hands out what comes, until it has its own reply. See
+//! `docs/internals/client.md`. It leaves out how connections are made, and which one is used.
 
-use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+mod desk;
+pub(crate) mod open;
+mod patience;
+mod roles;
+pub(crate) mod stream;
+mod watched;
+
+use std::borrow::Cow;
+use std::io::{ErrorKind, Result as IoResult};
+use std::mem;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::config::Config;
-use crate::error::Error;
-use crate::placement;
-use crate::protocol::probe::Found;
-use crate::protocol::{Broken, Conversation, Form, Probe, Reply, Request, Settings};
+use rustix::event::{PollFd, PollFlags};
+
+pub(crate) use desk::Desk;
+pub(crate) use patience::Patience;
+use roles::{Roles, Step};
+pub(crate) use stream::poll;
+use stream::{Quiet, Stream};
+pub(crate) use watched::Asked;
+
+use crate::protocol::conversation::Replies;
+use crate::protocol::output::PIECE_LEN_MIN;
+use crate::protocol::{Broken, Conversation, Output, Refused, Reply, Request, Settings, Store, Ticket};
+use crate::standing::Standing;
 
 /// Bytes that are read at once.
 const READ_LEN: usize = 64 * 1024;
+/// How often a writer goes on for others although it may have its own reply.
+const WRITES_MAX: usize = 4;
+/// From this age on an idle connection is looked at before it is used: the server may have closed it.
+const IDLE_LOOK: Duration = Duration::from_millis(10);
 
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+/// What came of a request.
+pub(crate) type Delivered = Result<Reply, Lost>;
+
+/// Why there is no reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// It cannot be asked.
+    Refused(Refused),
+    /// The connection ended before a byte of the request was sent; another one may do.
+    Unsent,
+    /// The connection ended, and it is not known what became of the request.
+    Broken(Broken),
+    /// The time is up.
+    TimedOut,
 }
 
-/// A connection on which one caller at a time asks.
+/// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    server: String,
     stream: Stream,
+    state: Mutex<State>,
+    /// It takes no more requests. Set under the lock; read without, as it only spares a futile try.
+    retired: AtomicBool,
+    standing: Standing,
+}
+
+#[derive(Debug)]
+struct State {
     conversation: Conversation,
-    timeout: Duration,
+    roles: Roles<Waiter>,
+    /// What a writer had to leave, as the system takes no more.
+    leftover: Output,
+    /// The first request of which nothing has been taken for sending.
+    untaken: Option<Ticket>,
+    /// The reader's.
     buffer: Vec<u8>,
+    replies: Replies,
+    /// When something came last.
+    heard: Instant,
+    /// The request whose time is taken apart, one at a time.
+    sample: Option<Sample>,
+}
+
+/// A request whose time is taken apart.
+#[derive(Debug)]
+struct Sample {
+    ticket: Ticket,
+    asked: Instant,
+    /// How long it took to be made bytes of.
+    made: Duration,
+    taken: Option<Instant>,
+}
+
+type Guard<'a> = MutexGuard<'a, State>;
+
+/// Who waits for one reply: whose desk, and what it is called there.
+#[derive(Clone, Debug)]
+struct Waiter {
+    desk: Arc<Desk>,
+    id: u64,
+    /// The request cannot be asked again.
+    once: bool,
+}
+
+impl Waiter {
+    fn new(desk: &Arc<Desk>, id: u64, request: &Request<'_>) -> Waiter {
+        Waiter {
+            desk: desk.clone(),
+            id,
+            once: is_taken_when_asked(request),
+        }
+    }
+
+    fn for_room(desk: &Arc<Desk>) -> Waiter {
+        Waiter {
+            desk: desk.clone(),
+            id: 0,
+            once: false,
+        }
+    }
+}
+
+/// A thread in a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller<'a> {
+    pub(crate) desk: &'a Arc<Desk>,
+    pub(crate) patience: &'a Patience,
 }
 
 impl Connection {
-    /// Connects, and asks what the server speaks.
-    pub(crate) fn open(
-        server: String,
-        place: &placement::Server,
-        config: &Config,
-        deadline: Instant,
-    ) -> Result<Connection, Error> {
-        let refused = |reason: String| Error::Connect {
-            server: server.clone(),
-            reason,
-        };
-        let within = config.connect_timeout.min(left(deadline));
-        let stream = Stream::connect(place, within).map_err(|error| refused(error.to_string()))?;
-        let mut connection = Connection {
-            server: server.clone(),
+    /// A connection on which nothing is outstanding.
+    fn new(stream: Stream, settings: Settings, standing: Standing) -> Connection {
+        Connection {
             stream,
-            conversation: Conversation::new(Settings::new(Form::Meta, 0)),
-            timeout: config.timeout,
-            buffer: vec![0; READ_LEN],
-        };
-        let form = match config.form {
-            Some(form) => form,
-            None => connection.probe(deadline)?,
-        };
-        let mut settings = Settings::new(form, std::process::id().into());
-        settings.value_len_max = config.value_len_max;
-        connection.conversation = Conversation::new(settings);
-        Ok(connection)
+            state: Mutex::new(State {
+                conversation: Conversation::new(settings),
+                roles: Roles::default(),
+                leftover: Output::default(),
+                untaken: None,
+                buffer: vec![0; READ_LEN],
+                replies: Vec::new(),
+                heard: Instant::now(),
+                sample: None,
+            }),
+            retired: AtomicBool::new(false),
+            standing,
+        }
     }
 
-    fn probe(&mut self, deadline: Instant) -> Result<Form, Error> {
-        let mut probe = Probe::default();
-        self.write(&[IoSlice::new(probe.request())], deadline)?;
-        loop {
-            let len = self.read(deadline)?;
-            match probe
-                .feed(&self.buffer[..len])
-                .map_err(|reason| self.broken(reason))?
-            {
-                None => {}
-                Some(Found::Form(form)) => return Ok(form),
-                Some(Found::Refused(error)) => {
-                    return Err(Error::Connect {
-                        server: self.server.clone(),
-                        reason: error.to_string(),
-                    });
-                }
+    fn lock(&self) -> Guard<'_> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it takes no more requests.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Requests whose replies may still come.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.lock().conversation.outstanding()
+    }
+
+    /// Asks, and waits for the reply. A quiet request is only sent. A large owned value is taken out of the request as soon as
+    /// it is asked.
+    pub(crate) fn call(&self, request: &mut Request<'_>, caller: Caller<'_>) -> Delivered {
+        let mut state = self.lock();
+        self.look_at_idle(&mut state, caller.patience.since);
+        let id = caller.desk.next_ids(1);
+        let waiter = Waiter::new(caller.desk, id, request);
+        let ticket = loop {
+            match self.ask(&mut state, request) {
+                Ok(ticket) => break ticket,
+                Err(Refused::Full) => state = self.wait_for_room(state, request, caller)?,
+                Err(refused) => return Err(self.refused(refused)),
             }
-        }
-    }
-
-    /// Asks, and waits for the reply. After an error that is a failure it must not be used again.
-    pub(crate) fn call(&mut self, request: Request<'_>, deadline: Instant) -> Result<Reply, Error> {
-        let quiet = request.is_quiet();
-        let ticket = self.conversation.ask(request)?;
-        let mut output = self.conversation.take_output();
-        while !output.is_empty() {
-            let slices: Vec<IoSlice<'_>> = output.slices().map(IoSlice::new).collect();
-            let len = self.write(&slices, deadline)?;
-            output.advance(len);
-        }
-        if quiet {
+        };
+        if request.is_quiet() {
+            self.send(state, caller);
             return Ok(Reply::Alive);
         }
-        let mut replies = Vec::new();
+        state.roles.wait(ticket, waiter);
+        self.wait_for_reply(state, ticket, id, caller)
+    }
+
+    /// Asks; of some requests it is noted how long what takes.
+    fn ask(&self, state: &mut State, request: &mut Request<'_>) -> Result<Ticket, Refused> {
+        if state.sample.is_some() || request.is_quiet() || !self.standing.recorder().is_sampled() {
+            return state.ask(request);
+        }
+        let asked = Instant::now();
+        let ticket = state.ask(request)?;
+        state.sample = Some(Sample {
+            ticket,
+            asked,
+            made: asked.elapsed(),
+            taken: None,
+        });
+        Ok(ticket)
+    }
+
+    fn wait_for_reply<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        ticket: Ticket,
+        id: u64,
+        caller: Caller<'_>,
+    ) -> Delivered {
         loop {
-            let len = self.read(deadline)?;
-            let fed = self.conversation.feed(&self.buffer[..len], &mut replies);
-            for (of, reply) in replies.drain(..) {
-                if of == ticket {
-                    return match reply.map_err(|reason| self.broken(reason))? {
-                        Reply::Error(error) => Err(Error::Server {
-                            server: self.server.clone(),
-                            error,
-                        }),
-                        reply => Ok(reply),
-                    };
+            match state.step() {
+                Step::Write => {
+                    state = self.write(state, Some(caller));
+                    if state.roles.is_waiting(ticket) {
+                        continue;
+                    }
+                }
+                Step::Read => match self.read(state, Some(ticket), |stream, buffer| {
+                    stream.receive(buffer, caller.patience)
+                }) {
+                    Ok(reply) => return reply,
+                    Err(again) => state = again,
+                },
+                Step::Sleep => {
+                    drop(state);
+                    caller.desk.sleep(Some(caller.patience.until));
+                    // Whoever has laid it there has seen to the roles.
+                    if let Some(reply) = caller.desk.take(id) {
+                        return reply;
+                    }
+                    state = self.lock();
                 }
             }
-            fed.map_err(|reason| self.broken(reason))?;
+            if !state.roles.is_waiting(ticket) {
+                self.leave(state);
+                return caller.desk.take(id).unwrap_or(Err(Lost::TimedOut));
+            }
+            if caller.patience.is_over() {
+                return self.give_up(state, ticket, id, caller);
+            }
         }
     }
 
-    fn write(&mut self, slices: &[IoSlice<'_>], deadline: Instant) -> Result<usize, Error> {
-        self.stream.set_timeout(left(deadline));
-        let written = match &mut self.stream {
-            Stream::Tcp(stream) => stream.write_vectored(slices),
-            Stream::Unix(stream) => stream.write_vectored(slices),
+    /// The time is up: the reply is dropped when it comes, and the connection stays in use.
+    fn give_up(&self, mut state: Guard<'_>, ticket: Ticket, id: u64, caller: Caller<'_>) -> Delivered {
+        state.roles.done(ticket);
+        let waited = state.conversation.cancel(ticket);
+        state.sample.take_if(|sample| sample.ticket == ticket);
+        self.retire_if_wanted(&state);
+        self.leave(state);
+        // If it was too late for that, the reply lies there.
+        let late = if waited { None } else { caller.desk.take(id) };
+        late.unwrap_or(Err(Lost::TimedOut))
+    }
+
+    /// Waits until a request of this size may be asked.
+    fn wait_for_room<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        request: &Request<'_>,
+        caller: Caller<'_>,
+    ) -> Result<Guard<'a>, Lost> {
+        state.join_crowd(caller.desk);
+        let found = loop {
+            match state.step() {
+                Step::Write => state = self.write(state, Some(caller)),
+                Step::Read => {
+                    match self.read(state, None, |stream, buffer| {
+                        stream.receive(buffer, caller.patience)
+                    }) {
+                        Ok(_) => unreachable!("no reply is waited for"),
+                        Err(again) => state = again,
+                    }
+                }
+                Step::Sleep => {
+                    drop(state);
+                    caller.desk.sleep(Some(caller.patience.until));
+                    state = self.lock();
+                }
+            }
+            match state.conversation.check(request) {
+                Err(Refused::Full) if caller.patience.is_over() => break Err(Lost::TimedOut),
+                Err(Refused::Full) => state.join_crowd(caller.desk),
+                Ok(()) => break Ok(()),
+                Err(refused) => break Err(self.refused(refused)),
+            }
         };
-        written.map_err(|error| self.failed(&error))
+        state
+            .roles
+            .leave_crowd(|each| Arc::ptr_eq(&each.desk, caller.desk));
+        match found {
+            Ok(()) => Ok(state),
+            Err(lost) => {
+                self.leave(state);
+                Err(lost)
+            }
+        }
     }
 
-    fn read(&mut self, deadline: Instant) -> Result<usize, Error> {
-        self.stream.set_timeout(left(deadline));
-        let read = match &mut self.stream {
-            Stream::Tcp(stream) => stream.read(&mut self.buffer),
-            Stream::Unix(stream) => stream.read(&mut self.buffer),
+    /// Sees to it that what was asked is sent.
+    fn send<'a>(&'a self, mut state: Guard<'a>, caller: Caller<'_>) {
+        if state.try_write() {
+            state = self.write(state, Some(caller));
+        }
+        self.leave(state);
+    }
+
+    /// Writes, as the writer, until nothing is left or others can go on. With a caller it waits until the system takes the
+    /// bytes; without, it leaves them.
+    fn write<'a>(&'a self, mut state: Guard<'a>, caller: Option<Caller<'_>>) -> Guard<'a> {
+        let mut rounds = 0;
+        while state.has_output() && (rounds < WRITES_MAX || state.roles.waiting().next().is_none()) {
+            rounds += 1;
+            let (mut output, first) = state.take_output();
+            drop(state);
+            let mut begun = false;
+            let written = loop {
+                match self.stream.send(&output) {
+                    Ok(len) => {
+                        begun = true;
+                        self.standing.recorder().sent(len);
+                        output.advance(len);
+                        if output.is_empty() {
+                            break Ok(());
+                        }
+                    }
+                    Err(error) => break Err(error),
+                }
+            };
+            state = self.lock();
+            match written {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    state = self.leave_output(state, output, caller);
+                    if caller.is_none_or(|caller| caller.patience.is_over()) {
+                        break;
+                    }
+                }
+                Err(_) => {
+                    let unsent = first.filter(|_| !begun).or(state.untaken);
+                    state = self.end(state, unsent);
+                }
+            }
+        }
+        state.roles.stop_writing();
+        state
+    }
+
+    /// The system takes no more. A server that has not been read from may not read either, so somebody reads now.
+    fn leave_output<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        output: Output,
+        caller: Option<Caller<'_>>,
+    ) -> Guard<'a> {
+        if state.conversation.broken().is_some() {
+            return state;
+        }
+        state.leftover = output;
+        let Some(caller) = caller else {
+            return state;
         };
-        match read {
-            Ok(0) => Err(self.broken(Broken::Ended)),
-            Ok(len) => Ok(len),
-            Err(error) => Err(self.failed(&error)),
+        let reading = state.roles.try_read();
+        drop(state);
+        let input = if reading {
+            PollFlags::IN
+        } else {
+            PollFlags::empty()
+        };
+        let mut readable = false;
+        if caller.desk.start_polling() {
+            let bell = caller.desk.bell();
+            let mut fds = vec![PollFd::new(&self.stream, PollFlags::OUT | input)];
+            fds.extend(bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
+            // If it cannot wait, it tries again until the time is up.
+            let _ = poll(&mut fds, Some(caller.patience.left()));
+            readable = fds[0]
+                .revents()
+                .intersects(PollFlags::IN | PollFlags::ERR | PollFlags::HUP);
+            let rung = fds.get(1).is_some_and(|bell| !bell.revents().is_empty());
+            caller.desk.stop_polling(rung);
+        }
+        state = self.lock();
+        if reading {
+            state = self.stop_reading(state, readable);
+        }
+        state
+    }
+
+    /// The reader's role ends, after a look at the socket if there is something.
+    fn stop_reading<'a>(&'a self, mut state: Guard<'a>, readable: bool) -> Guard<'a> {
+        if !readable {
+            state.roles.stop_reading();
+            return state;
+        }
+        match self.read(state, None, Stream::receive_now) {
+            Ok(_) => unreachable!("no reply is waited for"),
+            Err(again) => again,
         }
     }
 
-    fn failed(&self, error: &std::io::Error) -> Error {
-        match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::TimedOut {
-                server: self.server.clone(),
-                after: self.timeout,
-            },
-            _ => self.broken(Broken::Ended),
+    /// Reads once, as the reader, hands out what came, and is the reader no more. If the reply of `own` is among it, that is
+    /// given, and the roles are seen to; otherwise the lock.
+    fn read<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        own: Option<Ticket>,
+        receive: impl FnOnce(&Stream, &mut [u8]) -> IoResult<usize>,
+    ) -> Result<Delivered, Guard<'a>> {
+        let mut buffer = mem::take(&mut state.buffer);
+        drop(state);
+        let received = receive(&self.stream, &mut buffer);
+        let mut state = self.lock();
+        let mut replies = mem::take(&mut state.replies);
+        match received {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => state.conversation.end(&mut replies),
+            Ok(len) => {
+                self.standing.recorder().received(len);
+                state.heard = Instant::now();
+                // What breaks it stands in each reply.
+                let _ = state.conversation.feed(&buffer[..len], &mut replies);
+                self.take_apart(&mut state, &replies);
+            }
+        }
+        state.buffer = buffer;
+        let unsent = state.untaken;
+        let (mine, woken) = self.hand_out(&mut state, &mut replies, unsent, own);
+        state.replies = replies;
+        if let Some(mine) = mine {
+            state.roles.stop_reading();
+            let successor = state.successor();
+            drop(state);
+            wake(woken);
+            if let Some(successor) = successor {
+                successor.desk.wake();
+            }
+            return Ok(mine);
+        }
+        if !woken.is_empty() {
+            drop(state);
+            wake(woken);
+            state = self.lock();
+        }
+        state.roles.stop_reading();
+        Err(state)
+    }
+
+    /// Notes what the time of the sampled request was spent on, if its reply has come.
+    fn take_apart(&self, state: &mut State, replies: &Replies) {
+        let is_it = |sample: &mut Sample| replies.iter().any(|(ticket, _)| *ticket == sample.ticket);
+        let heard = state.heard;
+        let Some(sample) = state.sample.take_if(is_it) else {
+            return;
+        };
+        let recorder = self.standing.recorder();
+        let taken = sample.taken.unwrap_or(heard);
+        recorder.queued(taken - sample.asked);
+        recorder.on_wire(heard - taken);
+        recorder.parsed(sample.made + heard.elapsed());
+    }
+
+    /// Lays replies where they are waited for. Gives the one of `own`, and whom to wake.
+    fn hand_out(
+        &self,
+        state: &mut State,
+        replies: &mut Replies,
+        unsent: Option<Ticket>,
+        own: Option<Ticket>,
+    ) -> (Option<Delivered>, Vec<Waiter>) {
+        let broken = state.conversation.broken().is_some();
+        let mut mine = None;
+        let mut woken = Vec::new();
+        for (ticket, reply) in replies.drain(..) {
+            let Some(waiter) = state.roles.done(ticket) else {
+                continue;
+            };
+            let reply = reply.map_err(|reason| match unsent {
+                Some(first) if ticket >= first && !waiter.once => Lost::Unsent,
+                _ => Lost::Broken(reason),
+            });
+            if own == Some(ticket) {
+                mine = Some(reply);
+            } else {
+                waiter.desk.deliver(waiter.id, reply);
+                woken.push(waiter);
+            }
+        }
+        if broken {
+            state.leftover = Output::default();
+            state.untaken = None;
+        }
+        self.retire_if_wanted(state);
+        woken.append(&mut state.roles.take_crowd());
+        (mine, woken)
+    }
+
+    /// The connection is of no use any more; who waits is told.
+    fn end<'a>(&'a self, mut state: Guard<'a>, unsent: Option<Ticket>) -> Guard<'a> {
+        let mut replies = mem::take(&mut state.replies);
+        state.conversation.end(&mut replies);
+        let (_, woken) = self.hand_out(&mut state, &mut replies, unsent, None);
+        drop(state);
+        wake(woken);
+        self.lock()
+    }
+
+    /// A connection that nobody has used for a while may have been closed, and what has come on it was not asked for.
+    fn look_at_idle(&self, state: &mut State, now: Instant) {
+        let idle = now.saturating_duration_since(state.heard) > IDLE_LOOK;
+        if idle && state.conversation.outstanding() == 0 && state.roles.try_read() {
+            if self.stream.is_quiet() == Quiet::No {
+                state.conversation.end(&mut Vec::new());
+                self.retire_if_wanted(state);
+            }
+            state.roles.stop_reading();
         }
     }
 
-    fn broken(&self, reason: Broken) -> Error {
-        Error::Broken {
-            server: self.server.clone(),
-            reason,
+    fn refused(&self, refused: Refused) -> Lost {
+        match refused {
+            Refused::Closing => {
+                self.retired.store(true, Ordering::Relaxed);
+                Lost::Unsent
+            }
+            refused => Lost::Refused(refused),
         }
+    }
+
+    fn retire_if_wanted(&self, state: &State) {
+        if state.conversation.wants_closing() {
+            self.retired.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A thread waits no longer: if that leaves a role free, somebody else is woken for it.
+    fn leave(&self, mut state: Guard<'_>) {
+        let mut woken: Vec<Waiter> = state.successor().into_iter().collect();
+        if self.is_retired() {
+            woken.append(&mut state.roles.take_crowd());
+        }
+        drop(state);
+        wake(woken);
     }
 }
 
-impl Stream {
-    fn connect(place: &placement::Server, within: Duration) -> std::io::Result<Stream> {
-        if place.host.starts_with('/') {
-            return UnixStream::connect(&place.host).map(Stream::Unix);
-        }
-        let mut last = ErrorKind::NotFound.into();
-        for address in (place.host.as_str(), place.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, within) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    return Ok(Stream::Tcp(stream));
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+impl State {
+    fn has_output(&self) -> bool {
+        !self.leftover.is_empty() || self.conversation.has_output()
     }
 
-    fn set_timeout(&self, within: Duration) {
-        // Never refused: it is above zero.
-        let _ = match self {
-            Stream::Tcp(stream) => stream
-                .set_read_timeout(Some(within))
-                .and(stream.set_write_timeout(Some(within))),
-            Stream::Unix(stream) => stream
-                .set_read_timeout(Some(within))
-                .and(stream.set_write_timeout(Some(within))),
+    fn step(&mut self) -> Step {
+        let has_output = self.has_output();
+        self.roles.step(has_output)
+    }
+
+    fn try_write(&mut self) -> bool {
+        let has_output = self.has_output();
+        self.roles.try_write(has_output)
+    }
+
+    fn successor(&self) -> Option<Waiter> {
+        self.roles.successor(self.has_output())
+    }
+
+    fn join_crowd(&mut self, desk: &Arc<Desk>) {
+        self.roles.leave_crowd(|each| Arc::ptr_eq(&each.desk, desk));
+        self.roles.wait_for_room(Waiter::for_room(desk));
+    }
+
+    /// What is to be sent next, and its first request unless part of that has gone before.
+    fn take_output(&mut self) -> (Output, Option<Ticket>) {
+        if !self.leftover.is_empty() {
+            return (mem::take(&mut self.leftover), None);
+        }
+        if let Some(sample) = &mut self.sample {
+            sample.taken.get_or_insert_with(Instant::now);
+        }
+        (self.conversation.take_output(), self.untaken.take())
+    }
+
+    /// Asks. Only what is large and owned is taken out of the request, so that anything else can be asked again.
+    fn ask(&mut self, request: &mut Request<'_>) -> Result<Ticket, Refused> {
+        let taken = is_taken_when_asked(request);
+        if taken {
+            self.conversation.check(request)?;
+        }
+        let asked = match request {
+            Request::Store(store) => Request::Store(Store {
+                value: if taken {
+                    mem::take(&mut store.value)
+                } else {
+                    store.value.as_ref().into()
+                },
+                ..*store
+            }),
+            request => request.clone(),
         };
+        let ticket = self.conversation.ask(asked)?;
+        self.untaken.get_or_insert(ticket);
+        Ok(ticket)
     }
 }
 
-/// The time until the deadline, at least a millisecond, as sockets take 0 for forever.
-fn left(deadline: Instant) -> Duration {
-    deadline
-        .saturating_duration_since(Instant::now())
-        .max(Duration::from_millis(1))
+/// Whether the value is large enough, and ours, so that it is sent from where it lies. The request cannot be asked again then.
+fn is_taken_when_asked(request: &Request<'_>) -> bool {
+    match request {
+        Request::Store(store) => matches!(&store.value, Cow::Owned(value) if value.len() >= PIECE_LEN_MIN),
+        _ => false,
+    }
+}
+
+/// Each desk once, if they come together.
+fn wake(waiters: Vec<Waiter>) {
+    let mut last: Option<Waiter> = None;
+    for waiter in waiters {
+        if last
+            .as_ref()
+            .is_none_or(|last| !Arc::ptr_eq(&last.desk, &waiter.desk))
+        {
+            waiter.desk.wake();
+        }
+        last = Some(waiter);
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
 }

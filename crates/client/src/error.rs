@@ -21,7 +21,7 @@ pub enum Error {
     Down {
         /// Which server.
         server: String,
-        /// When it is probed at the earliest.
+        /// When it is probed at the earliest; [`Duration::MAX`] if it was set offline.
         retry_after: Duration,
     },
     /// No reply in time. It is not known what became of the request.
@@ -74,6 +74,10 @@ impl fmt::Display for Error {
                     "{server}: no connection: {reason}; check that the server runs and can be reached"
                 )
             }
+            Error::Down {
+                server,
+                retry_after: Duration::MAX,
+            } => write!(f, "{server}: it was set offline"),
             Error::Down { server, retry_after } => {
                 write!(
                     f,

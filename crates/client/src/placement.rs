@@ -14,6 +14,7 @@ mod ring;
 mod scheme;
 mod score;
 mod servers;
+mod walk;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,10 +65,7 @@ impl Placement {
     ///
     /// Any bytes are a key here; whether a server takes them as one is for the protocol to say.
     pub fn place(&self, key: &[u8]) -> ServerIndex {
-        let key = match self.tag {
-            Some(braces) => tagged(key, braces),
-            None => key,
-        };
+        let key = self.hashed(key);
         match &self.rule {
             Rule::Only => ServerIndex::new(0),
             Rule::Slots(hash, slots) => slots[hash(key) as usize % slots.len()],
@@ -80,6 +78,14 @@ impl Placement {
                 let random = xxhash_rust::xxh3::xxh3_64(&turn.to_le_bytes());
                 ServerIndex::new((random % u64::from(*servers)) as u32)
             }
+        }
+    }
+
+    /// What of a key is hashed.
+    fn hashed<'a>(&self, key: &'a [u8]) -> &'a [u8] {
+        match self.tag {
+            Some(braces) => tagged(key, braces),
+            None => key,
         }
     }
 }

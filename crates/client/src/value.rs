@@ -20,11 +20,16 @@ mod php;
 mod pickle;
 pub mod profile;
 mod reader;
+mod stream;
+mod strings;
+mod typed;
 
 pub use compress::{Codec, Compression, Dictionary};
 pub use error::Error;
 pub use layout::{Choice, Layout, Stored};
 pub use opened::{Contents, Packed};
+pub use stream::{Event, StreamReader, StreamWriter};
+pub use typed::{from_value, to_value};
 
 /// A value, as far as the formats agree on what one is.
 #[derive(Debug, Clone, PartialEq)]

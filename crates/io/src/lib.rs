@@ -1,6 +1,7 @@
 //! The only crate that touches the operating system. Each module is a door; what passes through has a simulated twin.
 
 pub mod cgroup;
+pub mod child;
 pub mod clock;
 pub mod driver;
 pub mod entropy;

@@ -9,8 +9,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymo
 
 mod file;
 mod owner;
+mod scratch;
 
 pub use file::{Claim, MemoryFile};
+pub use scratch::Scratch;
 
 /// Bytes of a huge page; a mapping starts at a multiple of it.
 pub const HUGE_PAGE_SIZE: usize = 2 << 20;

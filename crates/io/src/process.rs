@@ -82,7 +82,31 @@ pub fn allow_core_dumps() -> io::Result<()> {
 /// # Errors
 /// What the system says, with the limit as it stands unchanged.
 pub fn raise_open_files(wanted: u64) -> io::Result<()> {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
+    raise(Resource::Nofile, wanted)
+}
+
+/// Allows `wanted` bytes to be locked into RAM, raising the hard limit too where that is allowed. Gives how many may be, by a
+/// process that keeps its rights or by one that drops them.
+pub fn raise_locked_bytes(wanted: u64, keeps_rights: bool) -> u64 {
+    let is_free = |sets: rustix::thread::CapabilitySets| {
+        sets.effective.contains(rustix::thread::CapabilitySet::IPC_LOCK)
+    };
+    if keeps_rights && rustix::thread::capabilities(None).is_ok_and(is_free) {
+        return u64::MAX;
+    }
+    // As much as is allowed is better than nothing.
+    if raise(Resource::Memlock, wanted).is_err()
+        && let Some(maximum) = rustix::process::getrlimit(Resource::Memlock).maximum
+    {
+        let _ = raise(Resource::Memlock, maximum);
+    }
+    rustix::process::getrlimit(Resource::Memlock)
+        .current
+        .unwrap_or(u64::MAX)
+}
+
+fn raise(resource: Resource, wanted: u64) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(resource);
     let is_enough = |bound: Option<u64>| bound.is_none_or(|bound| bound >= wanted);
     if is_enough(limit.current) {
         return Ok(());
@@ -93,7 +117,7 @@ pub fn raise_open_files(wanted: u64) -> io::Result<()> {
         Some(wanted)
     };
     rustix::process::setrlimit(
-        Resource::Nofile,
+        resource,
         Rlimit {
             current: Some(wanted),
             maximum,

@@ -95,8 +95,12 @@ impl Context<'_> {
         let hit = self.worker.get(get);
         counters.add(Counter::CmdGet);
         let found = hit.as_ref().is_some_and(|hit| !hit.created);
-        if self.noted != 0 {
+        if self.noted & watch::GETS != 0 {
             watch::note_get(self.shared, self.post, counters, get.key, hit.as_ref());
+        }
+        // Its life is another now, or it was made here.
+        if hit.is_some() && (get.touch.is_some() || !found) {
+            watch::note_change(self.shared, self.post, get.key);
         }
         let (counter, kind) = match (get.touch.is_some(), found) {
             (false, true) => (Counter::GetHits, Kind::GetHit),
@@ -115,6 +119,9 @@ impl Context<'_> {
     fn touch(&mut self, key: &[u8], exptime: i64) -> bool {
         self.note_look(key);
         let found = self.worker.touch(key, exptime);
+        if found {
+            self.note_change(key);
+        }
         self.counters.add(Counter::CmdTouch);
         let (counter, kind) = match found {
             true => (Counter::TouchHits, Kind::TouchHit),
@@ -132,6 +139,9 @@ impl Context<'_> {
         self.counters.observed.note_store(self.shared, self.now, &store);
         let (key, pending) = (store.key, self.note_store(&store));
         let outcome = self.worker.store(store);
+        if matches!(outcome, StoreOutcome::Stored { .. } | StoreOutcome::Refused(_)) {
+            self.note_change(key);
+        }
         if let Some(pending) = &pending {
             self.tell_stored(key, pending, outcome);
         }
@@ -162,12 +172,17 @@ impl Context<'_> {
     fn refuse(&mut self, key: &[u8], why: Refusal) {
         self.note_look(key);
         self.worker.refuse(key, why);
+        self.note_change(key);
     }
 
     fn delete(&mut self, delete: &Delete<'_>, is_meta: bool) -> DeleteOutcome {
         self.note_detail(delete.key, detail::Request::Delete);
         let size = self.note_delete(delete.key);
         let outcome = self.worker.delete(delete);
+        // What is not found here may have been evicted, and lie elsewhere.
+        if outcome != DeleteOutcome::Exists {
+            self.note_change(delete.key);
+        }
         self.note(delete.key, observe::kind_of_delete(outcome));
         if let (Some(size), DeleteOutcome::Deleted) = (size, outcome) {
             self.tell_deleted(delete, is_meta, size);
@@ -183,6 +198,9 @@ impl Context<'_> {
     fn arith(&mut self, arith: &Arith<'_>) -> ArithOutcome {
         self.note_look(arith.key);
         let outcome = self.worker.arith(arith);
+        if matches!(outcome, ArithOutcome::Value { .. }) {
+            self.note_change(arith.key);
+        }
         self.note(arith.key, observe::kind_of_arith(outcome));
         if let (ArithOutcome::Value { created: true, .. }, Some(made)) = (outcome, arith.initial)
             && self.noted != 0

@@ -448,6 +448,7 @@ const GENERAL: &[(&str, Source)] = &[
         "huge_pages_refused",
         Number(|reading| reading.usage.huge_pages_refused),
     ),
+    ("locks_refused", Number(|reading| reading.usage.locks_refused)),
     ("ledger_bytes", Number(|reading| reading.usage.ledger_bytes)),
     ("eviction_bytes", Number(|reading| reading.usage.eviction_bytes)),
     ("dead_bytes", Number(|reading| reading.usage.dead_bytes)),

@@ -8,6 +8,7 @@
 //! the workers, the scribe, makes lines of the records and puts them into the feeds of those who want them; what does not
 //! fit there is skipped. Whoever missed something is told how much. While nobody watches, a request costs a look at a word.
 
+mod beat;
 mod feed;
 mod record;
 mod scribe;
@@ -52,6 +53,8 @@ pub(crate) enum Stream {
     ConnectionEvents,
     /// Items that are deleted.
     Deletions,
+    /// Keys whose items changed in any way, for those who keep copies.
+    Invalidations,
     /// Of memcached's proxy, of which there is none: nothing is told.
     Proxy,
 }
@@ -59,7 +62,8 @@ pub(crate) enum Stream {
 /// Streams about which something is told.
 const TOLD: usize = Stream::Proxy as usize;
 
-/// The words of `watch`. Source: memcached 1.6.45, proto_text.c; built without a proxy it knows the words of that, too.
+/// The words of `watch`. Source: memcached 1.6.45, proto_text.c; built without a proxy it knows the words of that, too. Ours:
+/// `invalidations`.
 const WORDS: &[(&[u8], Stream)] = &[
     (b"rawcmds", Stream::RawCommands),
     (b"evictions", Stream::Evictions),
@@ -68,6 +72,7 @@ const WORDS: &[(&[u8], Stream)] = &[
     (b"sysevents", Stream::SystemEvents),
     (b"connevents", Stream::ConnectionEvents),
     (b"deletions", Stream::Deletions),
+    (b"invalidations", Stream::Invalidations),
     (b"proxyreqs", Stream::Proxy),
     (b"proxyevents", Stream::Proxy),
     (b"proxyuser", Stream::Proxy),
@@ -142,6 +147,8 @@ struct Book {
     /// Records so far, the dropped ones too: whoever reads them in order sees what is missing.
     sequence: Count,
     written: Count,
+    /// Changes told here, the dropped ones too: it is raised when a change's record is written, and publishes that.
+    changes: Count,
     /// Records dropped for want of room, by stream.
     dropped: [Count; TOLD],
 }
@@ -156,8 +163,16 @@ impl Book {
             now: Count::default(),
             sequence: Count::default(),
             written: Count::default(),
+            changes: Count::default(),
             dropped: std::array::from_fn(|_| Count::default()),
         }
+    }
+
+    fn write_change(&self, key: &[u8]) {
+        let number = self.changes.get() + 1;
+        self.write(&Told::Changed { key, number });
+        // Release pairs with the acquire of the scribe, who takes what was written before it.
+        self.changes.0.store(number, Ordering::Release);
     }
 
     fn write(&self, told: &Told<'_>) {
@@ -203,6 +218,8 @@ pub struct Log {
     /// Lines that watchers got, and lines that they did not get for want of room in their feeds. The scribe counts.
     sent: Count,
     skipped: Count,
+    /// How often everything was flushed. Whoever flushes raises it, the scribe reads it.
+    flushes: AtomicU64,
 }
 
 /// What `stats` tells of the log.
@@ -246,6 +263,7 @@ impl Log {
             count: Count::default(),
             sent: Count::default(),
             skipped: Count::default(),
+            flushes: AtomicU64::new(0),
         }
     }
 
@@ -260,6 +278,14 @@ impl Log {
     pub(crate) fn tell(&self, member: usize, told: &Told<'_>) {
         if let Some(books) = self.books.get() {
             books[member].0.write(told);
+        }
+    }
+
+    /// Tells the scribe that there is something else under a key than there was: after that is so, and before it is answered.
+    #[cold]
+    pub(crate) fn tell_change(&self, member: usize, key: &[u8]) {
+        if let Some(books) = self.books.get() {
+            books[member].0.write_change(key);
         }
     }
 
@@ -336,7 +362,7 @@ impl Log {
     }
 }
 
-/// Tells what the cache evicts.
+/// Tells what the cache evicts and flushes.
 #[derive(Debug)]
 pub(crate) struct Evictions(pub(crate) Arc<Log>);
 
@@ -347,5 +373,10 @@ impl Observer for Evictions {
 
     fn left(&self, member: usize, departure: &Departure<'_>) {
         self.0.tell(member, &Told::Evicted(*departure));
+    }
+
+    fn flushed(&self) {
+        // Release pairs with the acquire of the scribe.
+        self.0.flushes.fetch_add(1, Ordering::Release);
     }
 }

@@ -19,7 +19,8 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
   curve [--shares ...] [--requests N] [--keys N] SOURCE...
                             what the engine's miss-ratio curve says beside what it misses at those sizes
   expiry                    what it costs to get the bytes of expired items back
-  restart [MIB]             what it costs to take up a cache of so many MiB (1,024 if not said), closed or left by the dead
+  restart [MIB [LENGTH]]    what it costs to take up a cache of so many MiB (1,024 if not said) in values of so many bytes (75
+                            if not said), closed or left by the dead
   gets [ITEMS]              what a look-up costs, in processor time, among so many items (20 million if not said)
   instructions [ROW]        make the requests that `cargo xtask instructions` counts, or list them";
 
@@ -43,8 +44,9 @@ fn main() -> std::process::ExitCode {
             Ok(())
         }
         ["instructions", row] => instructions::run(row).map(|requests| println!("requests: {requests}")),
-        ["restart"] => run_restart("1024"),
-        ["restart", mebibytes] => run_restart(mebibytes),
+        ["restart"] => run_restart("1024", "75"),
+        ["restart", mebibytes] => run_restart(mebibytes, "75"),
+        ["restart", mebibytes, value_len] => run_restart(mebibytes, value_len),
         ["gets"] => run_gets("20000000"),
         ["gets", items] => run_gets(items),
         _ => Err(USAGE.to_owned()),
@@ -58,13 +60,16 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-fn run_restart(mebibytes: &str) -> Result<(), String> {
+fn run_restart(mebibytes: &str, value_len: &str) -> Result<(), String> {
     let number = mebibytes
         .parse()
         .ok()
         .filter(|number| (1..1 << 20).contains(number));
     let number = number.ok_or_else(|| format!("restart takes MiB from 1 to 1,048,575, not {mebibytes:?}"))?;
-    print!("{}", restart::run(number)?);
+    let lens = 1..=restart::VALUE_LEN_MAX;
+    let value_len = value_len.parse().ok().filter(|len| lens.contains(len));
+    let value_len = value_len.ok_or("restart takes values of 1 to 1,000 bytes")?;
+    print!("{}", restart::run(number, value_len)?);
     Ok(())
 }
 

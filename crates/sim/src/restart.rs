@@ -9,12 +9,16 @@ use scrubjay_cache::{Body, Cache, Config, Get, Store, StoreMode, Worker, look};
 use scrubjay_io::clock::{boot_id, thread_cpu_nanos};
 use scrubjay_io::memory::MemoryFile;
 
-const VALUE_LEN: usize = 75;
+/// The longest value.
+pub const VALUE_LEN_MAX: usize = 1000;
+
+/// What an item takes beside its value.
+const BESIDE: usize = 25;
 
 /// Stores that are looked up afterwards: one in so many.
 const SAMPLE: u64 = 1009;
 
-fn store(worker: &mut Worker, number: u64) {
+fn store(worker: &mut Worker, number: u64, value_len: usize) {
     let key = format!("key-{number:012}");
     worker.store(Store {
         key: key.as_bytes(),
@@ -22,7 +26,7 @@ fn store(worker: &mut Worker, number: u64) {
         mode: StoreMode::Set,
         flags: 0,
         exptime: 0,
-        value: Body::Bytes(&[number as u8; VALUE_LEN]),
+        value: Body::Bytes(&[number as u8; VALUE_LEN_MAX][..value_len]),
         compare_cas: None,
         invalidate: false,
         new_cas: None,
@@ -30,18 +34,19 @@ fn store(worker: &mut Worker, number: u64) {
     });
 }
 
-/// Fills `mebibytes` of memory with items of about 100 bytes and tells what it takes to take them up again.
+/// Fills `mebibytes` of memory with items of `value_len` bytes, and some 25, and tells what it takes to take them up again.
 ///
 /// # Errors
 /// There is no such memory, or a restart failed.
-pub fn run(mebibytes: usize) -> Result<String, String> {
+pub fn run(mebibytes: usize, value_len: usize) -> Result<String, String> {
     let config = || Config::new(mebibytes << 20);
     let cache = Cache::new(config()).map_err(|error| error.to_string())?;
     let mut worker = cache.worker();
-    let items = (mebibytes as u64) << 20 >> 7;
+    // Four fifths: index and checksums take some as well.
+    let items = ((mebibytes as u64) << 20) / (value_len + BESIDE) as u64 * 4 / 5;
     for number in 0..items {
         worker.begin_turn(Now::from_millis(number / 1000));
-        store(&mut worker, number);
+        store(&mut worker, number, value_len);
     }
     drop(worker);
     let (cpu, mut millis) = (thread_cpu_nanos(), items / 1000);

@@ -30,6 +30,7 @@ $formats = [
 $corpora = [
     "1,000,000 equal numbers" => array_fill(0, 1000000, 5000), "100,000 equal numbers" => array_fill(0, 100000, 5000),
     "50,000 rows" => rows(),
+    "100,000 Chinese texts" => array_map(fn($id) => str_repeat("松鸦记得每一颗橡子", 3) . $id, range(0, 99999)),
 ];
 foreach ($corpora as $corpus => $value) {
     foreach ($formats as $format => [$write, $read]) {

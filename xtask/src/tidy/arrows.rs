@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("workload", &[]),
     ("load", &["workload", "tls", "io", "base"]),
     ("client", &["base"]),
+    ("capi", &["client", "base"]),
     ("python", &["client", "base"]),
     (
         "scrubjay",

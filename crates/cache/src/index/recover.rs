@@ -13,14 +13,18 @@ pub(crate) trait Visit {
     /// The hash of the key of the item there; `None` if there is none.
     fn hash_at(&self, location: Location) -> Option<KeyHash>;
 
-    /// Will be asked soon.
-    fn fetch(&self, location: Location);
+    /// Will be asked soon; `in_place` if perhaps no more than [`Visit::trust`].
+    fn fetch(&self, location: Location, in_place: bool);
+
+    /// Whether nobody has to look at the item of a slot that is as its writer left it: it will be looked at otherwise, and must
+    /// then turn out to have this seat (see [`Moved::seat`]).
+    fn trust(&mut self, location: Location, seat: u64) -> bool;
 
     /// The item is in the index; `false` if it is not whole: then it goes.
     fn keep(&mut self, location: Location, hash: KeyHash) -> bool;
 
-    /// A slot named nothing that can be read.
-    fn lose(&mut self, location: Location);
+    /// A slot named nothing that can be read; whether it is to be cleared.
+    fn lose(&mut self, location: Location) -> bool;
 }
 
 /// A page of one of the tables.
@@ -33,6 +37,26 @@ struct Place {
     is_left: bool,
     /// The table to which they move.
     is_next: bool,
+    /// All old lines from which its slots come said that they moved.
+    is_whole: bool,
+}
+
+impl Place {
+    /// The seat of what a home line of the page holds.
+    fn seat(&self, home: usize, tag: u16) -> u64 {
+        seat(self.is_next, self.number, home, tag)
+    }
+}
+
+/// Which lines of which table hold the slots that count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    extent: usize,
+    pages: usize,
+    /// 0 while the index is not resized.
+    next_pages: usize,
+    /// Old pages before this one moved wholly, those behind it not at all.
+    whole: usize,
 }
 
 /// What becomes of a slot.
@@ -46,24 +70,61 @@ enum Verdict {
 /// Lines whose items are fetched before they are looked at.
 const LINES_AHEAD: usize = 4;
 
+impl Moved {
+    /// Which home line is that of a key, in which page of which table, and its tag, as one number.
+    #[inline]
+    pub(crate) fn seat(&self, heap: &Heap, hash: KeyHash) -> u64 {
+        let number = hash.page(self.pages);
+        let moves = self.next_pages > 0
+            && (number < self.whole
+                || number == self.whole && heap.page(self.extent, number)[hash.home()].was_moved());
+        let number = if moves { hash.page(self.next_pages) } else { number };
+        seat(moves, number, hash.home(), hash.tag())
+    }
+}
+
 impl Index {
     /// Pages with slots.
     pub(crate) fn pages_to_recover(&self) -> usize {
         self.tables().iter().map(|(_, pages, first)| pages - first).sum()
     }
 
+    /// How far lines were moved to another table.
+    pub(crate) fn moved(&self, heap: &Heap) -> Moved {
+        let (extent, pages, first) = self.tables()[0];
+        let is_whole = |number: &usize| {
+            heap.page(extent, *number)[..HOME_LINES]
+                .iter()
+                .all(Line::was_moved)
+        };
+        // They move in order.
+        let next_pages = self.geometry().next_pages;
+        let whole = match next_pages {
+            0 => 0,
+            _ => (first..pages).find(|number| !is_whole(number)).unwrap_or(pages),
+        };
+        Moved {
+            extent,
+            pages,
+            next_pages,
+            whole,
+        }
+    }
+
     /// Settles the page of this number, of [`Index::pages_to_recover`]. Any thread may, each page once.
-    pub(crate) fn recover_page(&self, heap: &Heap, number: usize, visit: &mut impl Visit) {
+    pub(crate) fn recover_page(&self, heap: &Heap, moved: Moved, number: usize, visit: &mut impl Visit) {
         let (tables, is_resizing) = (self.tables(), self.geometry().next_pages > 0);
         let mut left = number;
         for (at, (extent, pages, first)) in tables.into_iter().enumerate() {
             if left < pages - first {
+                let (number, is_next) = (first + left, is_resizing && at == 1);
                 let place = Place {
                     extent,
                     pages,
-                    number: first + left,
+                    number,
                     is_left: is_resizing && at == 0,
-                    is_next: is_resizing && at == 1,
+                    is_next,
+                    is_whole: is_next && last_source(number, pages, moved.pages) < moved.whole,
                 };
                 return self.recover_lines(heap, place, visit);
             }
@@ -74,18 +135,29 @@ impl Index {
     fn recover_lines(&self, heap: &Heap, place: Place, visit: &mut impl Visit) {
         let page = heap.page(place.extent, place.number);
         let mut overflow = [0u32; HOME_LINES];
-        let fetch = |number: usize, visit: &mut _| fetch_line(page.get(number), visit);
+        let is_settled = !place.is_next || place.is_whole;
+        let may_trust =
+            |number: usize, line: &Line| number < HOME_LINES && is_settled && !line.was_changing();
+        let fetch = |number: usize, visit: &mut _| {
+            if let Some(line) = page.get(number) {
+                fetch_line(line, may_trust(number, line), visit);
+            }
+        };
         (0..LINES_AHEAD).for_each(|number| fetch(number, visit));
         for (number, line) in page.iter().enumerate() {
             fetch(number + LINES_AHEAD, visit);
             if number < HOME_LINES && place.is_left && line.was_moved() {
                 continue;
             }
+            let in_place = may_trust(number, line);
             for slot_index in 0..SLOTS {
                 let Some(slot) = line.slot(slot_index) else {
                     line.put_back(slot_index, None);
                     continue;
                 };
+                if in_place && visit.trust(slot.location, place.seat(number, slot.tag)) {
+                    continue;
+                }
                 match self.judge(heap, place, number, slot, visit) {
                     Verdict::Keep(read, hash) if visit.keep(read.location, hash) => {
                         line.put_back(slot_index, Some(read));
@@ -96,10 +168,9 @@ impl Index {
                     Verdict::Double => line.put_back(slot_index, None),
                     Verdict::Keep(..) | Verdict::Lost => {
                         // What was being put there was never told as stored.
-                        if !line.was_changing() {
-                            visit.lose(slot.location);
+                        if line.was_changing() || visit.lose(slot.location) {
+                            line.put_back(slot_index, None);
                         }
-                        line.put_back(slot_index, None);
                     }
                 }
             }
@@ -143,9 +214,20 @@ impl Index {
     }
 }
 
-fn fetch_line(line: Option<&Line>, visit: &impl Visit) {
-    let slots = line.into_iter().flat_map(Line::slots);
-    slots.for_each(|(_, slot)| visit.fetch(slot.location));
+fn fetch_line(line: &Line, in_place: bool, visit: &impl Visit) {
+    for (_, slot) in line.slots() {
+        visit.fetch(slot.location, in_place);
+    }
+}
+
+fn seat(is_next: bool, page: usize, home: usize, tag: u16) -> u64 {
+    u64::from(is_next) << 63 | (page as u64) << 16 | (home as u64) << 8 | u64::from(tag)
+}
+
+/// The last page of a table of so many pages whose keys move to page `number` of one of `pages`.
+fn last_source(number: usize, pages: usize, from_pages: usize) -> usize {
+    let behind = ((number as u64 + 1) << 32).div_ceil(pages as u64);
+    KeyHash((behind - 1) << 32).page(from_pages)
 }
 
 /// No line of the page is locked or being changed, and each home line names the overflow lines that hold keys of it.
@@ -153,5 +235,22 @@ fn settle(page: &[Line; PAGE_LINES], place: Place, overflow: &[u32; HOME_LINES])
     for (number, line) in page.iter().enumerate() {
         let moved = place.is_left && number < HOME_LINES && line.was_moved();
         line.settle(moved, overflow.get(number).copied().unwrap_or(0));
+    }
+}
+
+#[cfg(all(test, not(loom), not(shuttle)))]
+impl Index {
+    /// Has each of two slots of different tags name the other's item, as if somebody else had written there.
+    pub(crate) fn swap_two_slots(&self, heap: &Heap) {
+        let (extent, pages, first) = self.tables()[0];
+        let lines = (first..pages).flat_map(|number| &heap.page(extent, number)[..HOME_LINES]);
+        let line = lines.filter(|line| !line.was_moved()).find_map(|line| {
+            let (one, other) = (line.slot(0)?, line.slot(1)?);
+            (one.tag != other.tag).then_some((line, one, other))
+        });
+        let (line, one, other) = line.expect("a line with two items");
+        let named = |slot: Slot, location| Slot { location, ..slot };
+        line.put_back(0, Some(named(one, other.location)));
+        line.put_back(1, Some(named(other, one.location)));
     }
 }

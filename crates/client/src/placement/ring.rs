@@ -21,6 +21,11 @@ pub(super) fn wide_point(hash: u64, server: ServerIndex) -> Point {
     hash & !0xffff | server.get() as u64
 }
 
+/// Whose point it is.
+fn server(point: Point) -> ServerIndex {
+    ServerIndex::new(point as u32 & 0xffff)
+}
+
 /// Where on a ring a key is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Position {
@@ -123,11 +128,22 @@ impl Ring {
 
     /// The server of the first point at this place or after it, around the end.
     pub(super) fn next(&self, place: Point) -> ServerIndex {
+        let next = self.index(place);
+        let point = self.points[if next == self.points.len() { 0 } else { next }];
+        server(point)
+    }
+
+    /// The servers of all points from this place on, around the end.
+    pub(super) fn onward(&self, place: Point) -> impl Iterator<Item = ServerIndex> {
+        let (before, from) = self.points.split_at(self.index(place));
+        from.iter().chain(before).map(|point| server(*point))
+    }
+
+    /// The first point at this place or after it; if there is none, how many there are.
+    fn index(&self, place: Point) -> usize {
         let part = (place >> self.shift) as usize;
         let (start, end) = (self.starts[part] as usize, self.starts[part + 1] as usize);
-        let next = start + self.points[start..end].partition_point(|point| *point < place);
-        let point = self.points[if next == self.points.len() { 0 } else { next }];
-        ServerIndex::new(point as u32 & 0xffff)
+        start + self.points[start..end].partition_point(|point| *point < place)
     }
 }
 

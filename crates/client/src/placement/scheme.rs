@@ -1,5 +1,6 @@
 //! The one table of schemes: their names, what they are compatible with, and how they are built.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::AtomicU64;
 
@@ -170,6 +171,8 @@ fn php_standard(hash: u32) -> u32 {
 pub struct Scheme {
     row: &'static SchemeRow,
     hash: HashOf,
+    /// The name of the hash, if it was chosen.
+    chosen: Option<&'static str>,
     tag: Option<[u8; 2]>,
     buckets: Option<Vec<u32>>,
 }
@@ -233,9 +236,18 @@ impl Default for Scheme {
         Scheme {
             row: &ROWS[0],
             hash: hash::md5_first,
+            chosen: None,
             tag: None,
             buckets: None,
         }
+    }
+}
+
+impl fmt::Display for Scheme {
+    /// As it is read from text; tag and buckets have none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.row.name)?;
+        self.chosen.map_or(Ok(()), |hash| write!(f, "/{hash}"))
     }
 }
 
@@ -258,9 +270,9 @@ impl FromStr for Scheme {
         }
         if let Some(wanted) = wanted {
             let hash = row.hashes.iter().find(|hash| hash.name == wanted);
-            scheme.hash = hash
-                .ok_or_else(|| PlacementError::UnknownHash(row.name, wanted.to_owned()))?
-                .of;
+            let hash = hash.ok_or_else(|| PlacementError::UnknownHash(row.name, wanted.to_owned()))?;
+            scheme.hash = hash.of;
+            scheme.chosen = Some(hash.name);
         }
         Ok(scheme)
     }

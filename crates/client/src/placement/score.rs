@@ -62,6 +62,20 @@ impl Highest {
     }
 }
 
+impl Highest {
+    /// The score of every server for the key; of two alike the one that [`Highest::of`] prefers comes first.
+    pub(super) fn scores(&self, key: &[u8]) -> Vec<(u64, ServerIndex)> {
+        match self {
+            Highest::Seeded(seeds) => (seeds.iter().enumerate())
+                .map(|(index, seed)| (xxh3_64_with_seed(key, *seed), ServerIndex::new(index as u32)))
+                .collect(),
+            Highest::Prefixed(states) => (states.iter().rev())
+                .map(|(state, server)| (state.then(key).finish().into(), *server))
+                .collect(),
+        }
+    }
+}
+
 /// Jump hash by Lamping and Veach, of the key's XXH3: the last jump that stays below the number of servers.
 pub(super) fn jump(key: &[u8], servers: u32) -> ServerIndex {
     let mut state = xxh3_64(key);

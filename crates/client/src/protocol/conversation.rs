@@ -204,7 +204,11 @@ impl Conversation {
         Ok(ticket)
     }
 
-    fn check(&self, request: &Request<'_>) -> Result<(), Refused> {
+    /// Whether this can be asked now.
+    ///
+    /// # Errors
+    /// [`Refused`], as [`Conversation::ask`] would.
+    pub fn check(&self, request: &Request<'_>) -> Result<(), Refused> {
         let settings = &self.settings;
         if self.wants_closing() {
             return Err(Refused::Closing);
@@ -300,6 +304,11 @@ impl Conversation {
             open.len += 1 + get.key.len();
         }
         fits
+    }
+
+    /// Whether there is something to be sent.
+    pub fn has_output(&self) -> bool {
+        !self.output.is_empty()
     }
 
     /// What is to be sent. A caller who takes it and does not send all of it must close the connection.

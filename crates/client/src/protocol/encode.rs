@@ -48,6 +48,9 @@ fn meta_get(out: &mut Vec<u8>, get: &Get<'_>, opaque: u64) {
     if get.with_cas {
         out.extend_from_slice(b" c");
     }
+    if get.with_ttl {
+        out.extend_from_slice(b" t");
+    }
     // Of `T` and `N` the later one decides how long a new item lives.
     for (letter, exptime) in [
         (b" T", get.touch),

@@ -52,6 +52,7 @@ pub(super) struct Flags<'a> {
     pub(super) key: Option<Cow<'a, [u8]>>,
     pub(super) client_flags: u32,
     pub(super) cas: Option<u64>,
+    pub(super) ttl_secs: Option<u32>,
     pub(super) lease: Lease,
 }
 
@@ -125,6 +126,8 @@ fn meta(status: Status, rest: &[u8]) -> Option<Line<'_>> {
             b'k' => set_once(&mut flags.key, Cow::Borrowed(token))?,
             b'c' => set_once(&mut flags.cas, number(token)?)?,
             b'f' => flags.client_flags = number(token)?.try_into().ok()?,
+            // -1 is for ever.
+            b't' => flags.ttl_secs = number(token).and_then(|secs| secs.try_into().ok()),
             b'b' => binary = true,
             b'W' => flags.lease.won = true,
             b'Z' => flags.lease.taken = true,
@@ -182,6 +185,7 @@ mod tests {
         };
         check("HD", Some(Line::Meta(Status::Done, flags(None))));
         check("HD O7", Some(Line::Meta(Status::Done, flags(Some(7)))));
+        check("HD O7 t-1", Some(Line::Meta(Status::Done, flags(Some(7)))));
         check("HD O7 O7", None);
         check("HD Ox", None);
         check("HD O99999999999999999999", None);
@@ -194,6 +198,7 @@ mod tests {
             key: Some(b"a b".as_slice().into()),
             client_flags: 3,
             cas: Some(9),
+            ttl_secs: Some(5),
             lease: Lease {
                 won: true,
                 taken: false,
@@ -201,7 +206,7 @@ mod tests {
             },
         };
         check(
-            "VA 2 f3 kYSBi c9 O7 W X b",
+            "VA 2 f3 kYSBi c9 t5 O7 W X b",
             Some(Line::Meta(Status::Value(2), all)),
         );
         check("VA 2 k!!! O7 b", None);

@@ -14,6 +14,15 @@ pub struct Output {
     sent: usize,
 }
 
+impl From<Vec<u8>> for Output {
+    fn from(bytes: Vec<u8>) -> Output {
+        Output {
+            pieces: VecDeque::from([bytes]),
+            sent: 0,
+        }
+    }
+}
+
 impl Output {
     /// Whether everything has gone.
     pub fn is_empty(&self) -> bool {

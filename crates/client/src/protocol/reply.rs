@@ -42,6 +42,8 @@ pub struct Value {
     pub flags: u32,
     /// The CAS number, if it was asked for.
     pub cas: Option<u64>,
+    /// Seconds that the item had to live, if that was asked for and it does not live for ever.
+    pub ttl_secs: Option<u32>,
     /// Whether the asker is to refill it.
     pub lease: Lease,
 }

@@ -42,6 +42,8 @@ pub struct Get<'a> {
     pub key: &'a [u8],
     /// The item's CAS number is asked for, too.
     pub with_cas: bool,
+    /// How long the item has to live is asked for, too. Meta only: it is left out elsewhere.
+    pub with_ttl: bool,
     /// A new exptime.
     pub touch: Option<i64>,
     /// On a miss an empty item is made with this exptime, and who made it has won. Meta only.
@@ -56,6 +58,7 @@ impl<'a> Get<'a> {
         Get {
             key,
             with_cas: false,
+            with_ttl: false,
             touch: None,
             vivify: None,
             recache_below: None,
@@ -179,7 +182,25 @@ impl<'a> Arith<'a> {
     }
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    /// The same without its key, and with a value of its own; what it borrowed is given back.
+    pub(crate) fn into_owned(self) -> Request<'static> {
+        match self.with_key(&[]) {
+            Request::Get(get) => Request::Get(Get { key: &[], ..get }),
+            Request::Touch(touch) => Request::Touch(Touch { key: &[], ..touch }),
+            Request::Store(store) => Request::Store(Store {
+                key: &[],
+                value: Cow::Owned(store.value.into_owned()),
+                ..store
+            }),
+            Request::Delete(delete) => Request::Delete(Delete { key: &[], ..delete }),
+            Request::Arith(arith) => Request::Arith(Arith { key: &[], ..arith }),
+            Request::Noop => Request::Noop,
+            Request::Version => Request::Version,
+            Request::Flush { delay_secs } => Request::Flush { delay_secs },
+        }
+    }
+
     /// The key, where there is one.
     pub fn key(&self) -> Option<&[u8]> {
         match self {
@@ -189,6 +210,21 @@ impl Request<'_> {
             | Request::Delete(Delete { key, .. })
             | Request::Arith(Arith { key, .. }) => Some(key),
             Request::Noop | Request::Version | Request::Flush { .. } => None,
+        }
+    }
+
+    /// The same with another key.
+    pub fn with_key<'b>(self, key: &'b [u8]) -> Request<'b>
+    where
+        'a: 'b,
+    {
+        match self {
+            Request::Get(get) => Request::Get(Get { key, ..get }),
+            Request::Touch(touch) => Request::Touch(Touch { key, ..touch }),
+            Request::Store(store) => Request::Store(Store { key, ..store }),
+            Request::Delete(delete) => Request::Delete(Delete { key, ..delete }),
+            Request::Arith(arith) => Request::Arith(Arith { key, ..arith }),
+            keyless => keyless,
         }
     }
 

@@ -44,6 +44,8 @@ pub enum Error {
         /// The flags.
         flags: u32,
     },
+    /// A value and a type of the program do not fit; serde's or our words.
+    Type(String),
     /// The dictionary is missing, or cannot be used.
     Dictionary(String),
 }
@@ -79,6 +81,7 @@ impl fmt::Display for Error {
                     "flags {flags:#x} mean nothing to {profile}; read the item with the profile of its writer"
                 )
             }
+            Self::Type(message) => write!(f, "{message}; ask for the type that was stored, or for a Value"),
             Self::Dictionary(message) => {
                 write!(f, "dictionary: {message}; give the one that the writer used")
             }

@@ -2,9 +2,9 @@
 //!
 //! Objects are written each for itself, arrays without references. References are read: as copies, by reading their target again.
 
-use std::collections::HashMap;
-
 use super::reader::{Gather, Reader};
+use super::stream::Event;
+use super::strings::Strings;
 use super::{Body, Error, Key, Limits, Object, PhpKey, Value};
 
 const NAME: &str = "igbinary";
@@ -33,33 +33,35 @@ const BY_REFERENCE: u8 = 0x25;
 const ENUM_CASE: u8 = 0x27;
 
 pub(super) fn write(value: &Value) -> Result<Vec<u8>, Error> {
-    let mut writer = Writer {
-        out: HEADER.to_vec(),
-        strings: HashMap::new(),
-    };
+    let mut writer = Writer::new();
     writer.value(value)?;
     Ok(writer.out)
 }
 
-struct Writer<'a> {
-    out: Vec<u8>,
-    strings: HashMap<&'a [u8], usize>,
+/// Writes one value after another: arrays are their count, then a key and a value each.
+pub(super) struct Writer {
+    pub(super) out: Vec<u8>,
+    strings: Strings,
 }
 
-impl<'a> Writer<'a> {
-    fn value(&mut self, value: &'a Value) -> Result<(), Error> {
+impl Writer {
+    pub(super) fn new() -> Writer {
+        Writer {
+            out: HEADER.to_vec(),
+            strings: Strings::default(),
+        }
+    }
+
+    fn value(&mut self, value: &Value) -> Result<(), Error> {
         match value {
-            Value::Null => self.out.push(NULL),
-            Value::Bool(bool) => self.out.push(if *bool { TRUE } else { FALSE }),
+            Value::Null => self.null(),
+            Value::Bool(bool) => self.bool(*bool),
             Value::Int(int) => self.int(*int),
-            Value::Float(float) => {
-                self.out.push(DOUBLE);
-                self.out.extend_from_slice(&float.to_be_bytes());
-            }
-            Value::Bytes(bytes) => self.string(bytes, STRING, STRING_ID)?,
-            Value::Text(text) => self.string(text.as_bytes(), STRING, STRING_ID)?,
+            Value::Float(float) => self.float(*float),
+            Value::Bytes(bytes) => self.string(bytes)?,
+            Value::Text(text) => self.string(text.as_bytes())?,
             Value::List(list) => {
-                self.sized(ARRAY, list.len())?;
+                self.array(list.len())?;
                 for (key, value) in (0..).zip(list) {
                     self.int(key);
                     self.value(value)?;
@@ -71,8 +73,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn object(&mut self, object: &'a Object) -> Result<(), Error> {
-        self.string(object.class.as_bytes(), OBJECT, OBJECT_ID)?;
+    fn object(&mut self, object: &Object) -> Result<(), Error> {
+        self.name(object.class.as_bytes(), OBJECT, OBJECT_ID)?;
         match &object.body {
             Body::Properties(properties) => self.pairs(properties),
             Body::Custom(bytes) => {
@@ -82,40 +84,61 @@ impl<'a> Writer<'a> {
             }
             Body::Case(case) => {
                 self.out.push(ENUM_CASE);
-                self.string(case.as_bytes(), STRING, STRING_ID)
+                self.string(case.as_bytes())
             }
         }
     }
 
-    fn pairs(&mut self, pairs: &'a [(Key, Value)]) -> Result<(), Error> {
-        self.sized(ARRAY, pairs.len())?;
+    fn pairs(&mut self, pairs: &[(Key, Value)]) -> Result<(), Error> {
+        self.array(pairs.len())?;
         for (key, value) in pairs {
             match key.php() {
                 PhpKey::Int(int) => self.int(int),
-                PhpKey::String(bytes) => self.string(bytes, STRING, STRING_ID)?,
+                PhpKey::String(bytes) => self.string(bytes)?,
             }
             self.value(value)?;
         }
         Ok(())
     }
 
-    /// A string or the name of a class: both count in one table.
-    fn string(&mut self, bytes: &'a [u8], literal: u8, known: u8) -> Result<(), Error> {
-        if bytes.is_empty() && literal == STRING {
+    pub(super) fn null(&mut self) {
+        self.out.push(NULL);
+    }
+
+    pub(super) fn bool(&mut self, bool: bool) {
+        self.out.push(if bool { TRUE } else { FALSE });
+    }
+
+    pub(super) fn float(&mut self, float: f64) {
+        self.out.push(DOUBLE);
+        self.out.extend_from_slice(&float.to_be_bytes());
+    }
+
+    /// The beginning of an array of so many pairs.
+    pub(super) fn array(&mut self, len: usize) -> Result<(), Error> {
+        self.sized(ARRAY, len)
+    }
+
+    pub(super) fn string(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.is_empty() {
             self.out.push(STRING_EMPTY);
             return Ok(());
         }
-        let next = self.strings.len();
-        let id = *self.strings.entry(bytes).or_insert(next);
-        if id < next {
-            return self.sized(known, id);
+        self.name(bytes, STRING, STRING_ID)
+    }
+
+    /// A string or the name of a class: both count in one table.
+    fn name(&mut self, bytes: &[u8], literal: u8, known: u8) -> Result<(), Error> {
+        if let Some(number) = self.strings.number(&self.out, bytes) {
+            return self.sized(known, number);
         }
         self.sized(literal, bytes.len())?;
+        self.strings.add(self.out.len(), bytes);
         self.out.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn int(&mut self, int: i64) {
+    pub(super) fn int(&mut self, int: i64) {
         let magnitude = int.unsigned_abs();
         let negative = u8::from(int < 0);
         let bytes = magnitude.to_be_bytes();
@@ -150,27 +173,13 @@ impl<'a> Writer<'a> {
 }
 
 pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
-    let mut reader = Reader::new(NAME, bytes, limits);
-    let header: [u8; 4] = reader.array()?;
-    if header != HEADER && header != [0, 0, 0, 1] {
-        return Err(Error::Malformed {
-            format: NAME,
-            offset: 0,
-            what: "neither version 1 nor 2",
-        });
-    }
-    let mut parser = Parser {
-        reader,
-        strings: Vec::new(),
-        targets: Vec::new(),
-        again: 0,
-    };
+    let mut parser = Parser::new(bytes, limits)?;
     let value = parser.value()?;
     parser.reader.end(value)
 }
 
-struct Parser<'a> {
-    reader: Reader<'a>,
+pub(super) struct Parser<'a> {
+    pub(super) reader: Reader<'a>,
     strings: Vec<&'a [u8]>,
     /// Where each value stands that a reference may mean.
     targets: Vec<usize>,
@@ -179,6 +188,41 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
+    pub(super) fn new(bytes: &'a [u8], limits: &'a Limits) -> Result<Parser<'a>, Error> {
+        let mut reader = Reader::new(NAME, bytes, limits);
+        let header: [u8; 4] = reader.array()?;
+        if header != HEADER && header != [0, 0, 0, 1] {
+            return Err(Error::Malformed {
+                format: NAME,
+                offset: 0,
+                what: "neither version 1 nor 2",
+            });
+        }
+        Ok(Parser {
+            reader,
+            strings: Vec::new(),
+            targets: Vec::new(),
+            again: 0,
+        })
+    }
+
+    /// What comes next, keys included; of objects and references only that there are some.
+    pub(super) fn event(&mut self) -> Result<Event<'a>, Error> {
+        self.reader.spend()?;
+        let tag = self.reader.byte()?;
+        Ok(match tag {
+            NULL => Event::Null,
+            FALSE => Event::Bool(false),
+            TRUE => Event::Bool(true),
+            DOUBLE => Event::Float(f64::from_be_bytes(self.reader.array()?)),
+            LONG..DOUBLE | LONG64 | LONG64_NEGATIVE => Event::Int(self.int(tag)?),
+            ARRAY..OBJECT => Event::Map(self.reader.length(1 << (tag - ARRAY))?),
+            OBJECT..LONG64 | ENUM_CASE => Event::Object,
+            REFERENCE..FALSE | OBJECT_REFERENCE..=BY_REFERENCE => Event::Reference,
+            tag => Event::Text(self.string(tag)?),
+        })
+    }
+
     fn value(&mut self) -> Result<Value, Error> {
         self.reader.spend()?;
         let start = self.reader.offset();

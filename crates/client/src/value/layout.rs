@@ -66,13 +66,11 @@ impl Layout {
         })
     }
 
-    /// Compression, if it pays, of what is written, and the flags of both.
-    pub(super) fn pack<'a>(
-        &self,
-        form_bits: u32,
-        raw: Cow<'a, [u8]>,
-        choice: Choice,
-    ) -> Result<Packed<'a>, Error> {
+    /// Compression, if it pays, of what is written already, whose flags are `form_bits`; gives the flags of both.
+    ///
+    /// # Errors
+    /// When the profile has no bits for the codec, or the codec fails.
+    pub fn pack<'a>(&self, form_bits: u32, raw: Cow<'a, [u8]>, choice: Choice) -> Result<Packed<'a>, Error> {
         if let Some(compression) = &self.compression
             && let Some(small) = compression.shrink(&raw, choice)?
         {

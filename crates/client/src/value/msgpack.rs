@@ -4,9 +4,10 @@ use rmp::Marker;
 use rmp::encode::{self, RmpWrite};
 
 use super::reader::Reader;
+use super::stream::Event;
 use super::{Body, Error, Key, Limits, Object, Value};
 
-const NAME: &str = "MessagePack";
+pub(super) const NAME: &str = "MessagePack";
 /// PHP's marks beside a nil key: what else than a class may follow there.
 const PHP_REFERENCE: &str = "reference of PHP's extension, which are not read";
 
@@ -20,40 +21,41 @@ pub(super) enum Strings {
 }
 
 pub(super) fn write(value: &Value, strings: Strings) -> Result<Vec<u8>, Error> {
-    let mut writer = Writer {
-        out: Vec::new(),
-        strings,
-    };
+    let mut writer = Writer::new(strings);
     writer.value(value)?;
     Ok(writer.out)
 }
 
-struct Writer {
-    out: Vec<u8>,
+/// Writes one value after another: lists are their count, then the values; maps theirs, then a key and a value each.
+pub(super) struct Writer {
+    pub(super) out: Vec<u8>,
     strings: Strings,
 }
 
 impl Writer {
+    pub(super) fn new(strings: Strings) -> Writer {
+        Writer {
+            out: Vec::new(),
+            strings,
+        }
+    }
+
     fn value(&mut self, value: &Value) -> Result<(), Error> {
         match value {
-            Value::Null => self.out.push(Marker::Null.to_u8()),
-            Value::Bool(bool) => self
-                .out
-                .push(if *bool { Marker::True } else { Marker::False }.to_u8()),
-            Value::Int(int) => {
-                encode::write_sint(&mut self.out, *int).map_err(written)?;
-            }
-            Value::Float(float) => encode::write_f64(&mut self.out, *float).map_err(written)?,
+            Value::Null => self.null(),
+            Value::Bool(bool) => self.bool(*bool),
+            Value::Int(int) => self.int(*int)?,
+            Value::Float(float) => self.float(*float)?,
             Value::Bytes(bytes) => self.bytes(bytes)?,
             Value::Text(text) => self.string(text.as_bytes())?,
             Value::List(list) => {
-                encode::write_array_len(&mut self.out, len(list.len())?).map_err(written)?;
+                self.list(list.len())?;
                 for value in list {
                     self.value(value)?;
                 }
             }
             Value::Map(map) => {
-                encode::write_map_len(&mut self.out, len(map.len())?).map_err(written)?;
+                self.map(map.len())?;
                 self.pairs(map)?;
             }
             Value::Object(object) => self.object(object)?,
@@ -68,8 +70,8 @@ impl Writer {
                 what: "cases and what a class wrote itself",
             });
         };
-        encode::write_map_len(&mut self.out, len(properties.len() + 1)?).map_err(written)?;
-        self.out.push(Marker::Null.to_u8());
+        self.map(properties.len() + 1)?;
+        self.null();
         self.string(object.class.as_bytes())?;
         self.pairs(properties)
     }
@@ -77,9 +79,7 @@ impl Writer {
     fn pairs(&mut self, pairs: &[(Key, Value)]) -> Result<(), Error> {
         for (key, value) in pairs {
             match key {
-                Key::Int(int) => {
-                    encode::write_sint(&mut self.out, *int).map_err(written)?;
-                }
+                Key::Int(int) => self.int(*int)?,
                 Key::Text(text) => self.string(text.as_bytes())?,
                 Key::Bytes(bytes) => self.bytes(bytes)?,
             }
@@ -88,7 +88,38 @@ impl Writer {
         Ok(())
     }
 
-    fn bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    pub(super) fn null(&mut self) {
+        self.out.push(Marker::Null.to_u8());
+    }
+
+    pub(super) fn bool(&mut self, bool: bool) {
+        self.out
+            .push(if bool { Marker::True } else { Marker::False }.to_u8());
+    }
+
+    pub(super) fn int(&mut self, int: i64) -> Result<(), Error> {
+        encode::write_sint(&mut self.out, int).map(drop).map_err(written)
+    }
+
+    pub(super) fn float(&mut self, float: f64) -> Result<(), Error> {
+        encode::write_f64(&mut self.out, float).map_err(written)
+    }
+
+    /// The beginning of a list of so many values.
+    pub(super) fn list(&mut self, count: usize) -> Result<(), Error> {
+        encode::write_array_len(&mut self.out, len(count)?)
+            .map(drop)
+            .map_err(written)
+    }
+
+    /// The beginning of a map of so many pairs.
+    pub(super) fn map(&mut self, count: usize) -> Result<(), Error> {
+        encode::write_map_len(&mut self.out, len(count)?)
+            .map(drop)
+            .map_err(written)
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.strings == Strings::Php {
             return self.string(bytes);
         }
@@ -97,7 +128,7 @@ impl Writer {
         Ok(())
     }
 
-    fn string(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    pub(super) fn string(&mut self, bytes: &[u8]) -> Result<(), Error> {
         encode::write_str_len(&mut self.out, len(bytes.len())?).map_err(written)?;
         self.out.write_bytes(bytes).map_err(|_| TOO_LONG)
     }
@@ -123,60 +154,65 @@ pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     reader.end(value)
 }
 
-fn read_value(reader: &mut Reader<'_>) -> Result<Value, Error> {
+/// What comes next, keys included.
+pub(super) fn event<'a>(reader: &mut Reader<'a>) -> Result<Event<'a>, Error> {
     reader.spend()?;
     let marker = Marker::from_u8(reader.byte()?);
-    let value = match marker {
-        Marker::FixPos(int) => Value::Int(i64::from(int)),
-        Marker::FixNeg(int) => Value::Int(i64::from(int)),
-        Marker::Null => Value::Null,
-        Marker::True => Value::Bool(true),
-        Marker::False => Value::Bool(false),
-        Marker::U8 => Value::Int(i64::from(reader.byte()?)),
-        Marker::U16 => Value::Int(i64::from(u16::from_be_bytes(reader.array()?))),
-        Marker::U32 => Value::Int(i64::from(u32::from_be_bytes(reader.array()?))),
+    let event = match marker {
+        Marker::FixPos(int) => Event::Int(i64::from(int)),
+        Marker::FixNeg(int) => Event::Int(i64::from(int)),
+        Marker::Null => Event::Null,
+        Marker::True => Event::Bool(true),
+        Marker::False => Event::Bool(false),
+        Marker::U8 => Event::Int(i64::from(reader.byte()?)),
+        Marker::U16 => Event::Int(i64::from(u16::from_be_bytes(reader.array()?))),
+        Marker::U32 => Event::Int(i64::from(u32::from_be_bytes(reader.array()?))),
         Marker::U64 => {
             let int = reader.number(8)?;
-            Value::Int(i64::try_from(int).map_err(|_| reader.malformed("number beyond 64 bits with sign"))?)
+            Event::Int(i64::try_from(int).map_err(|_| reader.malformed("number beyond 64 bits with sign"))?)
         }
-        Marker::I8 => Value::Int(i64::from(i8::from_be_bytes(reader.array()?))),
-        Marker::I16 => Value::Int(i64::from(i16::from_be_bytes(reader.array()?))),
-        Marker::I32 => Value::Int(i64::from(i32::from_be_bytes(reader.array()?))),
-        Marker::I64 => Value::Int(i64::from_be_bytes(reader.array()?)),
-        Marker::F32 => Value::Float(f64::from(f32::from_be_bytes(reader.array()?))),
-        Marker::F64 => Value::Float(f64::from_be_bytes(reader.array()?)),
-        Marker::FixStr(len) => text(reader, usize::from(len))?,
-        Marker::Str8 => read_sized(reader, 1, text)?,
-        Marker::Str16 => read_sized(reader, 2, text)?,
-        Marker::Str32 => read_sized(reader, 4, text)?,
-        Marker::Bin8 => read_sized(reader, 1, binary)?,
-        Marker::Bin16 => read_sized(reader, 2, binary)?,
-        Marker::Bin32 => read_sized(reader, 4, binary)?,
-        Marker::FixArray(len) => list(reader, usize::from(len))?,
-        Marker::Array16 => read_sized(reader, 2, list)?,
-        Marker::Array32 => read_sized(reader, 4, list)?,
-        Marker::FixMap(len) => map(reader, usize::from(len))?,
-        Marker::Map16 => read_sized(reader, 2, map)?,
-        Marker::Map32 => read_sized(reader, 4, map)?,
+        Marker::I8 => Event::Int(i64::from(i8::from_be_bytes(reader.array()?))),
+        Marker::I16 => Event::Int(i64::from(i16::from_be_bytes(reader.array()?))),
+        Marker::I32 => Event::Int(i64::from(i32::from_be_bytes(reader.array()?))),
+        Marker::I64 => Event::Int(i64::from_be_bytes(reader.array()?)),
+        Marker::F32 => Event::Float(f64::from(f32::from_be_bytes(reader.array()?))),
+        Marker::F64 => Event::Float(f64::from_be_bytes(reader.array()?)),
+        Marker::FixStr(len) => Event::Text(reader.take(usize::from(len))?),
+        Marker::Str8 => Event::Text(sized(reader, 1)?),
+        Marker::Str16 => Event::Text(sized(reader, 2)?),
+        Marker::Str32 => Event::Text(sized(reader, 4)?),
+        Marker::Bin8 => Event::Bytes(sized(reader, 1)?),
+        Marker::Bin16 => Event::Bytes(sized(reader, 2)?),
+        Marker::Bin32 => Event::Bytes(sized(reader, 4)?),
+        Marker::FixArray(len) => Event::List(usize::from(len)),
+        Marker::Array16 => Event::List(reader.length(2)?),
+        Marker::Array32 => Event::List(reader.length(4)?),
+        Marker::FixMap(len) => Event::Map(usize::from(len)),
+        Marker::Map16 => Event::Map(reader.length(2)?),
+        Marker::Map32 => Event::Map(reader.length(4)?),
         _ => return Err(reader.malformed("extension type")),
     };
-    Ok(value)
+    Ok(event)
 }
 
-type Read = fn(&mut Reader<'_>, usize) -> Result<Value, Error>;
-
-fn read_sized(reader: &mut Reader<'_>, width: usize, read: Read) -> Result<Value, Error> {
+fn sized<'a>(reader: &mut Reader<'a>, width: usize) -> Result<&'a [u8], Error> {
     let len = reader.length(width)?;
-    read(reader, len)
+    reader.take(len)
 }
 
-/// Text, or bytes where it is none: PHP writes both as text.
-fn text(reader: &mut Reader<'_>, len: usize) -> Result<Value, Error> {
-    Ok(Value::from_bytes(reader.take(len)?))
-}
-
-fn binary(reader: &mut Reader<'_>, len: usize) -> Result<Value, Error> {
-    Ok(Value::Bytes(reader.take(len)?.to_vec()))
+fn read_value(reader: &mut Reader<'_>) -> Result<Value, Error> {
+    Ok(match event(reader)? {
+        Event::Null => Value::Null,
+        Event::Bool(bool) => Value::Bool(bool),
+        Event::Int(int) => Value::Int(int),
+        Event::Float(float) => Value::Float(float),
+        // Text, or bytes where it is none: PHP writes both as text.
+        Event::Text(bytes) => Value::from_bytes(bytes),
+        Event::Bytes(bytes) => Value::Bytes(bytes.to_vec()),
+        Event::List(len) => list(reader, len)?,
+        Event::Map(len) => map(reader, len)?,
+        Event::Object | Event::Reference => return Err(reader.malformed(PHP_REFERENCE)),
+    })
 }
 
 fn list(reader: &mut Reader<'_>, len: usize) -> Result<Value, Error> {

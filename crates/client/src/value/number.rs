@@ -78,9 +78,10 @@ pub(super) fn read_float(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Reads a decimal whole number.
+/// Reads a decimal whole number. Blanks may follow: memcached leaves them when it has counted down to fewer digits.
 pub(super) fn read_int(text: &[u8]) -> Option<i64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
+    let digits = text.trim_ascii_end();
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -85,6 +85,7 @@ impl Model {
             bytes: item.value.clone(),
             flags: item.flags,
             cas: get.with_cas.then_some(item.cas),
+            ttl_secs: None,
             lease,
         })
     }
@@ -230,6 +231,7 @@ impl Server {
             b"mg" => Request::Get(Get {
                 key,
                 with_cas: token(b'c').is_some(),
+                with_ttl: false,
                 touch: signed(b'T'),
                 vivify: signed(b'N'),
                 recache_below: None,

@@ -130,7 +130,11 @@ pub fn settle_limits(options: &Options) -> Result<(), OptionError> {
             options.conn_limit
         );
         refused(&what, error)
-    })
+    })?;
+    if options.lock_memory {
+        limits::settle_locked_bytes(options);
+    }
+    Ok(())
 }
 
 pub fn settle_cpus(options: &Options) -> Result<(), OptionError> {

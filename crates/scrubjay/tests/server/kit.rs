@@ -138,6 +138,17 @@ pub struct Server {
 }
 
 impl Server {
+    /// A number of `stats`.
+    pub fn statistic(&self, name: &str) -> u64 {
+        let mut stream = self.connect();
+        stream.write_all(b"stats\r\nquit\r\n").expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("answered");
+        let start = format!("STAT {name} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&start));
+        line.and_then(|value| value.parse().ok()).expect(name)
+    }
+
     /// Starts `scrubjay -p -1` and the options of `line`, and waits until it listens.
     pub fn start(line: &str) -> Server {
         Server::start_as(&format!("-p -1 {line}"))

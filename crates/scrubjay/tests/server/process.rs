@@ -45,6 +45,31 @@ fn serves_several_addresses() {
 }
 
 #[test]
+fn memory_that_may_not_be_locked_is_told_and_used() {
+    if !is_root() {
+        // Where the limit is far above what is stored there is nothing to see; only root can take the right away.
+        return;
+    }
+    let mut command = std::process::Command::new("setpriv");
+    command
+        .args("--bounding-set=-ipc_lock,-sys_resource prlimit --memlock=1048576".split(' '))
+        .arg(env!("CARGO_BIN_EXE_scrubjay"))
+        .args(["-p", "-1", "-k", "-m", "64"])
+        .stdin(Stdio::null());
+    let server = Server::start_command(command);
+    let value = "x".repeat(100_000);
+    for key in 0..40 {
+        let line = format!("set k{key} 0 0 {}\r\n{value}", value.len());
+        assert_eq!(ask(server.connect(), &line), "STORED");
+    }
+    assert!(server.statistic("locks_refused") > 0);
+    let (exit, said) = server.stop("TERM");
+    assert_eq!(exit, Some(0), "{said}");
+    assert!(said.contains("may lock 1 of 64 MiB"), "{said}");
+    assert!(said.contains("LimitMEMLOCK"), "{said}");
+}
+
+#[test]
 fn a_port_in_use_is_named() {
     let server = Server::start("");
     let output = run(&format!("-p {}", server.ports[0]));

@@ -1,7 +1,7 @@
 //! UDP over real sockets, beside Debian's memcached where that can be asked.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::UdpSocket;
 
 use crate::kit::{PATIENCE, Server, ask, run};
@@ -63,16 +63,6 @@ impl Client {
 fn frame(id: u16, sequence: u16, total: u16) -> [u8; 8] {
     let [i, s, t] = [id, sequence, total].map(u16::to_be_bytes);
     [i[0], i[1], s[0], s[1], t[0], t[1], 0, 0]
-}
-
-fn statistic(server: &Server, name: &str) -> u64 {
-    let mut stream = server.connect();
-    stream.write_all(b"stats\r\nquit\r\n").expect("sent");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("answered");
-    let start = format!("STAT {name} ");
-    let line = text.lines().find_map(|line| line.strip_prefix(&start));
-    line.and_then(|value| value.parse().ok()).expect(name)
 }
 
 #[test]
@@ -202,9 +192,9 @@ fn ten_thousand_datagrams_in_a_window_are_all_answered_and_others_have_their_tur
             assert_eq!(client.receive(), expected);
         }
     }
-    assert_eq!(statistic(&server, "udp_dropped"), 0);
-    assert_eq!(statistic(&server, "udp_unsent"), 0);
-    assert!(statistic(&server, "udp_requests") > 10_000);
+    assert_eq!(server.statistic("udp_dropped"), 0);
+    assert_eq!(server.statistic("udp_unsent"), 0);
+    assert!(server.statistic("udp_requests") > 10_000);
 }
 
 #[test]
@@ -227,7 +217,7 @@ fn split_short_and_random_frames_do_no_harm() {
         client.socket.send(datagram).expect("sent");
     }
     client.check(b"mn\r\n", b"MN\r\n");
-    assert_eq!(statistic(&server, "udp_dropped"), 4);
+    assert_eq!(server.statistic("udp_dropped"), 4);
     let mut state = 7u64;
     let mut random = move || {
         // Constants of Knuth's MMIX generator.

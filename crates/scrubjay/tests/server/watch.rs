@@ -61,16 +61,6 @@ fn converse(server: &Server, requests: &[u8]) {
     stream.read_to_end(&mut Vec::new()).expect("the end in time");
 }
 
-fn statistic(server: &Server, name: &str) -> u64 {
-    let mut stream = server.connect();
-    stream.write_all(b"stats\r\nquit\r\n").expect("sent");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("answered");
-    let start = format!("STAT {name} ");
-    let line = text.lines().find_map(|line| line.strip_prefix(&start));
-    line.and_then(|value| value.parse().ok()).expect(name)
-}
-
 const TEXT: &str = "get none\r\nset a%b 5 100 3\r\nxyz\r\nget a%b\r\ngets a%b none\r\ngat 50 a%b\r\ngat 50 none\r\n\
     touch a%b 0\r\ntouch none 4\r\nadd a%b 0 0 1\r\n1\r\nreplace none 0 0 1\r\n1\r\nappend a%b 0 0 1\r\nq\r\n\
     prepend a%b 0 0 1\r\nq\r\nappend none 0 0 1\r\nq\r\ncas a%b 0 0 1 1\r\nz\r\ncas none 0 0 1 1\r\nz\r\n\
@@ -174,7 +164,7 @@ fn one_watcher_too_many_is_told_so_and_takes_the_place_of_one_that_goes() {
     let mut watchers: Vec<Watcher> = (0..20).map(|_| Watcher::new(&server, "sysevents")).collect();
     let refused = ask(server.connect(), "watch");
     assert_eq!(refused, "WATCHER_TOO_MANY log watcher limit reached");
-    assert_eq!(statistic(&server, "log_watchers"), 20);
+    assert_eq!(server.statistic("log_watchers"), 20);
     drop(watchers.pop());
     let mut stream = server.connect();
     let comes_in = || (ask(&mut stream, "watch") == "OK").then_some(());
@@ -265,10 +255,9 @@ fn what_a_watcher_misses_is_counted_and_told_and_nobody_waits_for_it() {
         assert_eq!(lines + skipped, total);
         assert!(skipped > 0, "it was too much at once");
     }
-    let [dropped, written] =
-        ["log_worker_dropped", "log_worker_written"].map(|name| statistic(&server, name));
+    let [dropped, written] = ["log_worker_dropped", "log_worker_written"].map(|name| server.statistic(name));
     assert_eq!(dropped + written, total);
-    let [skipped, sent] = ["log_watcher_skipped", "log_watcher_sent"].map(|name| statistic(&server, name));
+    let [skipped, sent] = ["log_watcher_skipped", "log_watcher_sent"].map(|name| server.statistic(name));
     assert_eq!(skipped + sent, 2 * written);
 }
 
@@ -322,7 +311,7 @@ fn by_datagram_nobody_watches() {
     let mut buffer = [0; 200];
     let len = socket.recv(&mut buffer).expect("a reply");
     assert_eq!(&buffer[8..len], b"CLIENT_ERROR this is answered by TCP only\r\n");
-    assert_eq!(statistic(&server, "log_watchers"), 0);
+    assert_eq!(server.statistic("log_watchers"), 0);
 }
 
 #[test]

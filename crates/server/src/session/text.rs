@@ -52,7 +52,7 @@ enum Step {
     List(Box<Listing>),
     /// Keys are listed.
     Dump(Box<Dump>),
-    /// It watches, and whatever it sends is not looked at.
+    /// It watches, and whatever it sends is no request.
     Watch(Box<Watcher>),
 }
 
@@ -143,7 +143,7 @@ pub(super) fn handle(
             Step::Swallow(..) | Step::SwallowLine => swallow(&mut state.step, rest, output),
             Step::List(_) => list_connections(&mut state.step, context, output.bytes()),
             Step::Dump(_) => list_keys(&mut state.step, context, output.bytes()),
-            Step::Watch(watcher) => feed(watcher, rest.len(), output.bytes()),
+            Step::Watch(watcher) => feed(watcher, rest, output.bytes()),
         };
         let next = match progress {
             Progress::Consumed(len) => {
@@ -719,11 +719,12 @@ fn list_connections(step: &mut Step, context: &Context<'_>, out: &mut Vec<u8>) -
     }
 }
 
-/// Gives a watcher what there is for it; its input of so many bytes is not looked at.
-fn feed(watcher: &Watcher, input_len: usize, out: &mut Vec<u8>) -> Progress {
+/// Gives a watcher what there is for it; of its input only numbers are looked at.
+fn feed(watcher: &mut Watcher, input: &[u8], out: &mut Vec<u8>) -> Progress {
+    watcher.hear(input);
     match watcher.feed(out) {
-        true => Progress::Yield(input_len),
-        false => Progress::Fed(input_len),
+        true => Progress::Yield(input.len()),
+        false => Progress::Fed(input.len()),
     }
 }
 

@@ -17,11 +17,16 @@ use crate::watch::{Command, DETAIL, Feed, Log, Post, Status, Stream, Told};
 /// `watch` when there are as many watchers as there may be. Source: memcached, proto_text.c.
 const TOO_MANY: &str = "WATCHER_TOO_MANY log watcher limit reached";
 
+/// For whom look-ups are noted.
+pub(super) const GETS: u32 = Stream::Fetchers.bit() | DETAIL;
+
 /// A connection that watches. It leaves when it is dropped.
 #[derive(Debug)]
 pub(super) struct Watcher {
     log: Arc<Log>,
     feed: Arc<Feed>,
+    /// The number that it is in the middle of sending.
+    number: u64,
 }
 
 impl Drop for Watcher {
@@ -41,7 +46,8 @@ impl Watcher {
                 Some(streams) => match context.shared.log.watch(streams, &context.post.door) {
                     Ok(feed) => {
                         let log = Arc::clone(&context.shared.log);
-                        return Some(Box::new(Watcher { log, feed }));
+                        let number = 0;
+                        return Some(Box::new(Watcher { log, feed, number }));
                     }
                     Err(_too_many) => TOO_MANY,
                 },
@@ -51,6 +57,23 @@ impl Watcher {
             reply::line(out, words);
         }
         None
+    }
+
+    /// It has sent something: lines with numbers, of which the last is echoed by the next beat.
+    pub(super) fn hear(&mut self, input: &[u8]) {
+        if !self.feed.wants(Stream::Invalidations) {
+            return;
+        }
+        for byte in input {
+            match byte {
+                b'0'..=b'9' => {
+                    let digit = u64::from(byte - b'0');
+                    self.number = self.number.wrapping_mul(10).wrapping_add(digit);
+                }
+                b'\n' => self.feed.hear(std::mem::take(&mut self.number)),
+                _ => {}
+            }
+        }
     }
 
     /// Appends a fair share of what there is; whether there is more.
@@ -101,7 +124,24 @@ pub(super) fn note_get(
     }
 }
 
+/// What lies under a key, or its life, may be another than before. To be called when that is so, and before it is answered.
+///
+/// The word is read here: the copy of this call may be older than the moment that a new watcher waits for. See
+/// docs/internals/watch.md, "Copies elsewhere".
+#[inline]
+pub(super) fn note_change(shared: &Shared, post: &Post, key: &[u8]) {
+    if shared.log.noted.bits() & Stream::Invalidations.bit() != 0 {
+        shared.log.tell_change(post.number, key);
+    }
+}
+
 impl Context<'_> {
+    /// As the function of this name.
+    #[inline]
+    pub(super) fn note_change(&self, key: &[u8]) {
+        note_change(self.shared, self.post, key);
+    }
+
     /// Whether somebody watches one of these streams.
     #[inline]
     pub(super) fn is_told(&self, streams: u32) -> bool {

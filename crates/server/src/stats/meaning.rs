@@ -268,6 +268,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "stats",
+        "locks_refused",
+        "segments that `-k` could not lock into RAM (RLIMIT_MEMLOCK)",
+    ),
+    (
+        "stats",
         "ledger_bytes",
         "bytes of the memory of what left, for `why` (`--ledger-size`)",
     ),

@@ -1,9 +1,11 @@
 //! A watcher's feed: lines between the scribe, who makes them, and the worker that sends them. Neither waits for the other.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 
 use scrubjay_net::Waker;
+
+use super::Stream;
 
 /// How the scribe says to a worker that there is something in a feed of one of its connections.
 #[derive(Debug, Default)]
@@ -42,6 +44,8 @@ pub(crate) struct Feed {
     pub(super) dropped_before: u64,
     /// Most bytes that wait for its connection.
     limit: usize,
+    /// The last number that it sent, for a beat to bear. The session writes it, the scribe reads it.
+    heard: AtomicU64,
     /// Bytes in `ready` that nobody took.
     held: AtomicUsize,
     /// The scribe locks it to add, the worker tries to: whoever is first, the other comes again.
@@ -69,10 +73,27 @@ impl Feed {
             starts,
             dropped_before,
             limit,
+            heard: AtomicU64::new(0),
             held: AtomicUsize::new(0),
             ready: Mutex::default(),
             door: Arc::clone(door),
         }
+    }
+
+    /// Whether it is of this stream.
+    pub(crate) fn wants(&self, stream: Stream) -> bool {
+        self.streams & stream.bit() != 0
+    }
+
+    /// Its watcher has sent a number.
+    pub(crate) fn hear(&self, number: u64) {
+        self.heard.store(number, Ordering::Release);
+    }
+
+    /// The last number that its watcher sent. What anybody was told before that number was sent is seen after this call:
+    /// acquire pairs with [`Feed::hear`].
+    pub(super) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Acquire)
     }
 
     /// Bytes that may be published beside what waits already.

@@ -54,6 +54,8 @@ pub(crate) enum Told<'a> {
     Raw { line: &'a [u8], cfd: u32 },
     /// An order to the server, in words that are told as they are.
     System { words: &'a str },
+    /// What was under a key is not what it was; `number` counts them, those of one book.
+    Changed { key: &'a [u8], number: u64 },
 }
 
 macro_rules! words {
@@ -107,9 +109,10 @@ enum Kind {
     Closed,
     Raw,
     System,
+    Changed,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Get,
     Kind::Store,
     Kind::Deleted,
@@ -118,6 +121,7 @@ const KINDS: [Kind; 8] = [
     Kind::Closed,
     Kind::Raw,
     Kind::System,
+    Kind::Changed,
 ];
 
 impl Kind {
@@ -130,6 +134,7 @@ impl Kind {
             Kind::Opened | Kind::Closed => Stream::ConnectionEvents,
             Kind::Raw => Stream::RawCommands,
             Kind::System => Stream::SystemEvents,
+            Kind::Changed => Stream::Invalidations,
         }
     }
 }
@@ -145,6 +150,7 @@ impl Told<'_> {
             Told::Closed { .. } => Kind::Closed,
             Told::Raw { .. } => Kind::Raw,
             Told::System { .. } => Kind::System,
+            Told::Changed { .. } => Kind::Changed,
         }
     }
 
@@ -157,7 +163,7 @@ impl Told<'_> {
 /// ```text
 /// word 0   0:16 (the ring's) | kind:8 | what:8 | sequence:32
 /// word 1   nanoseconds of the clock
-/// word 2   size, or port:32 | cfd, or seconds idle:32
+/// word 2   size, or port:32 | cfd, or seconds idle:32; or number:64
 /// word 3   ttl, all ones: none:32 | seconds where it lay:32
 /// bytes    key, address or words
 /// ```
@@ -229,6 +235,7 @@ pub(super) fn encode(
         }
         Told::Raw { line, cfd } => (words(0, 0, cfd), &line[..line.len().min(COMMAND_LEN_MAX)]),
         Told::System { words: text } => (words(0, 0, 0), text.as_bytes()),
+        Told::Changed { key, number } => (words(0, number as u32 as usize, (number >> 32) as u32), key),
     };
     let kind = told.kind() as u64;
     let head = [
@@ -295,6 +302,18 @@ impl<'a> Record<'a> {
         self.kind.stream()
     }
 
+    /// Appends its line to `out`, if it is of a key that has changed, as one of this book.
+    pub(super) fn write_change(&self, book: usize, out: &mut Vec<u8>) -> bool {
+        if self.kind != Kind::Changed {
+            return false;
+        }
+        let number = u64::from(self.words.low) | u64::from(self.words.high) << 32;
+        put(out, format_args!("at={book}:{number} key="));
+        escape(self.bytes, out);
+        out.push(b'\n');
+        true
+    }
+
     /// Appends its line to `out`. `unix_micros` is when the clock started, `gid` the line's number.
     pub(super) fn write(&self, unix_micros: u64, gid: u64, out: &mut Vec<u8>) {
         write_start(unix_micros + self.now / 1000, gid, out);
@@ -356,6 +375,7 @@ impl<'a> Record<'a> {
                 out.extend_from_slice(self.bytes);
             }
             Kind::System => out.extend_from_slice(self.bytes),
+            Kind::Changed => unreachable!("it has a line of its own"),
         }
         out.push(b'\n');
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use scrubjay_base::time::Now;
 use scrubjay_io::thread::Bell;
 
+use super::beat::{Pulse, Reach};
 use super::record::{Record, write_start};
 use super::system::Watched;
 use super::{Feed, Log, Stream};
@@ -45,6 +46,7 @@ pub(super) struct Scribe<'a> {
     log: &'a Log,
     readers: Vec<Reader>,
     watched: Watched,
+    reach: Reach,
     /// The number of the last line.
     gid: u64,
     /// Unix time in microseconds when the clock started.
@@ -61,6 +63,8 @@ struct Reader {
     skipped: u64,
     /// Records of its streams that workers have dropped, as far as it has been counted.
     dropped: u64,
+    /// Of one that wants to know what it must not keep.
+    pulse: Option<Pulse>,
 }
 
 impl Reader {
@@ -86,6 +90,24 @@ impl Reader {
                 .extend_from_slice(format!("skipped={skipped}\n").as_bytes());
         }
     }
+
+    /// Writes a beat if one is due, behind all that was told or said to be missing. Without room there is one later.
+    fn beat(&mut self, now: Now, reach: &Reach) {
+        let (room, is_behind) = (self.room(), self.skipped > 0);
+        let Some(pulse) = self
+            .pulse
+            .as_mut()
+            .filter(|pulse| !is_behind && pulse.is_due(now))
+        else {
+            return;
+        };
+        let end = self.pending.len();
+        pulse.write(reach, &mut self.pending);
+        match self.pending.len() - end <= room {
+            true => pulse.note(now),
+            false => self.pending.truncate(end),
+        }
+    }
 }
 
 impl<'a> Scribe<'a> {
@@ -95,6 +117,7 @@ impl<'a> Scribe<'a> {
             log: &shared.log,
             readers: Vec::new(),
             watched: Watched::default(),
+            reach: Reach::default(),
             gid: 0,
             unix_micros: shared.cache.config().unix_millis_at_start * 1000,
             line: Vec::new(),
@@ -111,6 +134,7 @@ impl<'a> Scribe<'a> {
     /// Takes all records that there are; whether there were any.
     pub(super) fn round(&mut self, now: Now) -> bool {
         self.look_who_watches();
+        self.begin_beats();
         let first = self.gid;
         let log = self.log;
         for (number, book) in log.books.get().into_iter().flatten().enumerate() {
@@ -118,16 +142,20 @@ impl<'a> Scribe<'a> {
                 let record = Record::decode(head, bytes);
                 self.gid += 1;
                 self.line.clear();
-                record.write(self.unix_micros, self.gid, &mut self.line);
+                if !record.write_change(number, &mut self.line) {
+                    record.write(self.unix_micros, self.gid, &mut self.line);
+                }
                 self.give(record.stream(), Some((number, position)));
             });
         }
+        self.tell_of_flushes();
         self.tell_of_system(now);
         let found = self.gid > first;
         for reader in &mut self.readers {
             let dropped = log.dropped(reader.feed.streams);
             reader.skipped += dropped - std::mem::replace(&mut reader.dropped, dropped);
             reader.tell_skipped();
+            reader.beat(now, &self.reach);
             reader.feed.publish(&mut reader.pending);
         }
         found
@@ -144,7 +172,36 @@ impl<'a> Scribe<'a> {
                     pending: Vec::new(),
                     skipped: 0,
                     dropped: feed.dropped_before,
+                    pulse: (feed.wants(Stream::Invalidations))
+                        .then(|| Pulse::new(&self.shared.cache, self.log)),
                 });
+            }
+        }
+    }
+
+    /// What beats will bear is read before the books are.
+    fn begin_beats(&mut self) {
+        let cache = &self.shared.cache;
+        let beating = self.readers.iter_mut().filter_map(|reader| {
+            let pulse = reader.pulse.as_mut()?;
+            Some(pulse.look(cache, &reader.feed))
+        });
+        if beating.count() > 0 {
+            self.reach.read(self.log);
+        }
+    }
+
+    fn tell_of_flushes(&mut self) {
+        for reader in &mut self.readers {
+            let Some(pulse) = &mut reader.pulse else {
+                continue;
+            };
+            if pulse.learns_of_flush(&self.reach) {
+                let line = format!("all={}\n", self.reach.flushes);
+                match reader.offer(line.as_bytes()) {
+                    true => self.log.sent.add(1),
+                    false => self.log.skipped.add(1),
+                }
             }
         }
     }

@@ -301,3 +301,83 @@ fn a_process_that_dies_at_any_access_leaves_before_or_after() {
     }
     println!("{runs} deaths");
 }
+
+/// What a process leaves that dies in `step` after so many accesses.
+fn leftovers(before: &'static [Step], step: Step, accesses: [u64; 3]) -> Vec<MemoryFile> {
+    let left = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&left);
+    schedule::at_accesses(accesses.into_iter(), "what is recovered", move || {
+        let cache = Cache::new(config()).expect("memory");
+        let mut worker = cache.worker();
+        before.iter().for_each(|step| perform(&cache, &mut worker, *step));
+        let file = cache.memory_file().try_clone().expect("a descriptor");
+        let dies = thread::spawn(move || perform(&cache, &mut worker, step));
+        let all = Arc::clone(&all);
+        let death = thread::spawn(move || {
+            let copy = file.copy().expect("a copy");
+            all.lock().expect("alone").push(copy);
+        });
+        schedule::start();
+        dies.join().expect("it did not panic");
+        death.join().expect("it did not panic");
+        schedule::stop();
+    });
+    std::mem::take(&mut *left.lock().expect("alone"))
+}
+
+fn recover(file: MemoryFile) -> Option<Arc<Cache>> {
+    let kept = look(&file, &boot_id().expect("Linux tells"));
+    let kept = kept.expect("it can be read").expect("a cache");
+    let (cache, recovered) = Cache::reopen(config(), file, &kept, NOW).expect("it can be taken up");
+    assert_eq!((recovered.lost_to_checksums, recovered.lost_unreadable), (0, 0));
+    (!recovered.clean).then_some(cache)
+}
+
+/// All items as look-ups tell of them: what the key is, and how many of the crowd there are.
+fn all_of(cache: &Arc<Cache>, crowd: u64) -> (Option<Seen>, Vec<u64>, u64) {
+    cache.audit();
+    let mut worker = cache.worker();
+    worker.begin_turn(NOW);
+    let seen = see(&mut worker);
+    let is_there = |number: &u64| worker.get(&Get::key(crowd_key(*number).as_bytes())).is_some();
+    let there = (0..crowd).filter(is_there).collect();
+    worker.go_idle();
+    (seen, there, cache.usage().items)
+}
+
+#[test]
+fn a_process_that_dies_while_it_recovers_leaves_all_to_the_next() {
+    use StoreMode::Set;
+    const CROWD: u64 = 2600;
+    const FIRST: Step = Step::Store(Set, 9000);
+    const SUMMED: [Step; 2] = [Step::Maintain, Step::Maintain];
+    const CROWDED: [Step; 4] = [FIRST, Step::Crowd(1900), SUMMED[0], SUMMED[1]];
+    let stride = number_from_environment("SCRUBJAY_STRIDE").unwrap_or(STRIDE) * 97;
+    let mut runs = 0;
+    let crowded = leftovers(&CROWDED, Step::Crowd(CROWD), [20_011, 45_007, 70_001]);
+    let stored = leftovers(&CROWDED, Step::Store(Set, 9000), [15, 40, 65]);
+    for (number, left) in crowded.into_iter().chain(stored).enumerate() {
+        let left = Arc::new(left);
+        let accesses = (number as u64 % stride..).step_by(stride as usize);
+        let shown = format!("recovery of leftover {number}");
+        runs += schedule::at_accesses(accesses, &shown, move || {
+            let undisturbed = recover(left.copy().expect("a copy")).expect("its process died");
+            let wanted = all_of(&undisturbed, CROWD);
+            let file = left.copy().expect("a copy");
+            let watched = file.try_clone().expect("a descriptor");
+            let dies = thread::spawn(move || _ = recover(file));
+            let death = thread::spawn(move || watched.copy().expect("a copy"));
+            schedule::start();
+            dies.join().expect("it did not panic");
+            let left = death.join().expect("it did not panic");
+            schedule::stop();
+            let next = recover(left).expect("its process died");
+            assert_eq!(all_of(&next, CROWD), wanted);
+        });
+    }
+    println!("{runs} deaths");
+    assert!(
+        runs > 100,
+        "{runs}: recovery makes fewer accesses than was thought"
+    );
+}

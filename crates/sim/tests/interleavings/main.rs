@@ -8,6 +8,7 @@
 mod died;
 mod history;
 mod interrupted;
+mod listed;
 mod moved;
 mod program;
 mod schedule;

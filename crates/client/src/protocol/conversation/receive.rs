@@ -65,6 +65,7 @@ impl Conversation {
                     bytes: Vec::new(),
                     flags: flags.client_flags,
                     cas: flags.cas,
+                    ttl_secs: flags.ttl_secs,
                     lease: flags.lease,
                 },
                 text,

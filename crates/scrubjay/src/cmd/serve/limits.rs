@@ -2,9 +2,25 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use scrubjay_io::process;
+use scrubjay_server::options::Options;
 use scrubjay_server::service::Shared;
 
 use crate::log;
+
+/// Raises the limit of what may be locked into RAM as far as it is allowed (`-k`), while that may still be done as root.
+pub fn settle_locked_bytes(options: &Options) {
+    let wanted = options.memory_max as u64;
+    let allowed = process::raise_locked_bytes(wanted, options.user.is_none());
+    if allowed < wanted {
+        log::warning(&format!(
+            "-k: this process may lock {} of {} MiB into RAM (RLIMIT_MEMLOCK), the rest can be swapped; give LimitMEMLOCK=infinity \
+             in the systemd unit, or raise ulimit -l",
+            allowed >> 20,
+            wanted >> 20
+        ));
+    }
+}
 
 /// What was seen at the last look.
 #[derive(Debug, Default)]
@@ -12,6 +28,7 @@ pub struct Watch {
     refused: u64,
     refused_of_address: u64,
     waiting: u64,
+    locks_refused: u64,
     is_full: bool,
 }
 
@@ -45,6 +62,14 @@ impl Watch {
                 "refused_of_address",
                 "an address has as many connections as --connections-per-address allows, and more are refused; see who it is \
                  with `stats conns`, or raise that limit",
+            );
+        }
+        let locks_refused = shared.cache.locks_refused();
+        if std::mem::replace(&mut self.locks_refused, locks_refused) < locks_refused {
+            log::warning_of(
+                "locks_refused",
+                "-k: the operating system refused to lock a segment into RAM, so that it can be swapped; give \
+                 LimitMEMLOCK=infinity in the systemd unit, or raise ulimit -l",
             );
         }
         if !self.is_full && shared.cache.counters().removed.evicted > 0 {

@@ -1,0 +1,540 @@
+//! A cache of typed values: what a program does with its servers day by day.
+//!
+//! [`Cache`] puts a [`Layout`] on a [`Client`]: values go in and come out, keys are anything that is bytes. Each method is one
+//! request to one server, but for those that say otherwise. A miss is `None`, a condition that did not hold is `false`; errors are
+//! what nobody could foresee. What an item that was [invalidated](Cache::invalidate), or one that somebody is about to
+//! [compute](Cache::get_or_compute), holds is for leases only: to all other methods it is a miss.
+
+mod convert;
+mod error;
+mod flight;
+mod later;
+mod lease;
+mod many;
+mod ttl;
+mod typed;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use error::{CacheError, ComputeError};
+pub use lease::LeaseOptions;
+pub use many::Many;
+pub use ttl::{Put, Ttl};
+
+use crate::client::{Call, Client, Route};
+use crate::placement::ServerIndex;
+use crate::protocol::{self, Arith, Delete, Get, Reply, Request, Store, StoreMode, Touch};
+use crate::value::{Choice, Layout, Limits, Stored, Value, profile};
+use flight::Flights;
+
+/// How often a loop over a CAS number tries again before it gives up.
+const TRIES_MAX: u32 = 64;
+
+/// Typed values in servers. A clone shares everything.
+#[derive(Clone)]
+pub struct Cache {
+    client: Client,
+    values: Arc<Values>,
+    flights: Arc<Flights>,
+    timeout: Option<Duration>,
+}
+
+/// How values are written and read.
+#[derive(Debug)]
+struct Values {
+    layout: Layout,
+    limits: Limits,
+}
+
+/// What tells one state of an item from the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cas(u64);
+
+/// What became of a change that depended on a [`Cas`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swap {
+    /// It was made.
+    Stored,
+    /// Somebody else was first; the item is as they left it.
+    Changed,
+    /// There is no such item any more.
+    Missing,
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cache {
+    /// Values in scrubjay's own layout, by the default limits.
+    pub fn new(client: Client) -> Cache {
+        Cache::with_layout(client, Layout::new(&profile::SCRUBJAY), Limits::default())
+    }
+
+    /// Values in another layout, such as that of another client whose items are shared.
+    pub fn with_layout(client: Client, layout: Layout, limits: Limits) -> Cache {
+        Cache {
+            client,
+            values: Arc::new(Values { layout, limits }),
+            flights: Arc::default(),
+            timeout: None,
+        }
+    }
+
+    /// The same cache with another time-out, everything in a call included.
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Cache {
+        Cache {
+            timeout: Some(timeout),
+            ..self.clone()
+        }
+    }
+
+    /// What it asks.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// No reply, or a value that the layout cannot read.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, CacheError> {
+        let reply = self.ask(Request::Get(Get::new(key.as_ref())))?;
+        Ok(self.values.read(reply)?.value)
+    }
+
+    /// The value of a key, and what [`Cache::cas`] wants to replace just this one.
+    ///
+    /// # Errors
+    /// As [`Cache::get`].
+    pub fn gets(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Cas)>, CacheError> {
+        let held = self.held(key.as_ref())?;
+        Ok(held.value.zip(held.cas))
+    }
+
+    /// The value of a key, which lives on for `ttl` from now.
+    ///
+    /// # Errors
+    /// As [`Cache::get`].
+    pub fn get_and_touch(
+        &self,
+        key: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<Option<Value>, CacheError> {
+        let reply = self.ask(Request::Get(Get {
+            touch: Some(ttl.into().exptime()),
+            ..Get::new(key.as_ref())
+        }))?;
+        Ok(self.values.read(reply)?.value)
+    }
+
+    /// Bytes and flags as the server has them, whatever the layout makes of them.
+    ///
+    /// # Errors
+    /// No reply.
+    pub fn get_raw(&self, key: impl AsRef<[u8]>) -> Result<Option<Stored>, CacheError> {
+        Ok(match self.ask(Request::Get(Get::new(key.as_ref())))? {
+            Reply::Value(value) if !is_withheld(&value) => Some(Stored {
+                flags: value.flags,
+                bytes: value.bytes,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Stores a value. `false` only where failover says that changes are lost without an error.
+    ///
+    /// # Errors
+    /// No reply, or a value that the layout cannot write.
+    pub fn set(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl Into<Value>,
+        put: impl Into<Put>,
+    ) -> Result<bool, CacheError> {
+        self.store(key.as_ref(), &value.into(), StoreMode::Set, put.into())
+    }
+
+    /// Stores a value where there is none; `false` if there is one, or one is being [computed](Cache::get_or_compute).
+    ///
+    /// # Errors
+    /// As [`Cache::set`].
+    pub fn add(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl Into<Value>,
+        put: impl Into<Put>,
+    ) -> Result<bool, CacheError> {
+        self.store(key.as_ref(), &value.into(), StoreMode::Add, put.into())
+    }
+
+    /// Stores a value where there is one already; `false` if there is none.
+    ///
+    /// # Errors
+    /// As [`Cache::set`].
+    pub fn replace(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl Into<Value>,
+        put: impl Into<Put>,
+    ) -> Result<bool, CacheError> {
+        self.store(key.as_ref(), &value.into(), StoreMode::Replace, put.into())
+    }
+
+    /// Stores a value if the item has not changed since [`Cache::gets`].
+    ///
+    /// # Errors
+    /// As [`Cache::set`].
+    pub fn cas(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl Into<Value>,
+        cas: Cas,
+        put: impl Into<Put>,
+    ) -> Result<Swap, CacheError> {
+        self.swap(key.as_ref(), &value.into(), cas, put.into())
+    }
+
+    /// Stores bytes and flags as they are, whatever the layout would make of them; the `put`'s choice of compression is not
+    /// looked at.
+    ///
+    /// # Errors
+    /// No reply.
+    pub fn set_raw(
+        &self,
+        key: impl AsRef<[u8]>,
+        stored: Stored,
+        put: impl Into<Put>,
+    ) -> Result<bool, CacheError> {
+        let request = store(key.as_ref(), stored, StoreMode::Set, &put.into());
+        Ok(is_done(&self.ask(Request::Store(request))?))
+    }
+
+    /// Puts bytes behind those that are there; `false` if there is no item.
+    ///
+    /// The server does this without a look at what is there. It is right for text and bytes that were stored with
+    /// [`Choice::Raw`](crate::value::Choice::Raw), or below the threshold; what was compressed or serialized is unreadable
+    /// afterwards, and says so. [`Cache::update`] changes any value.
+    ///
+    /// # Errors
+    /// No reply.
+    pub fn append(&self, key: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) -> Result<bool, CacheError> {
+        self.extend(key.as_ref(), bytes.as_ref(), StoreMode::Append)
+    }
+
+    /// Puts bytes before those that are there, as [`Cache::append`].
+    ///
+    /// # Errors
+    /// No reply.
+    pub fn prepend(&self, key: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) -> Result<bool, CacheError> {
+        self.extend(key.as_ref(), bytes.as_ref(), StoreMode::Prepend)
+    }
+
+    fn extend(&self, key: &[u8], bytes: &[u8], mode: StoreMode) -> Result<bool, CacheError> {
+        let request = Store {
+            mode,
+            ..Store::new(key, bytes)
+        };
+        Ok(is_done(&self.ask(Request::Store(request))?))
+    }
+
+    /// Removes an item; `false` if there is none.
+    ///
+    /// # Errors
+    /// No reply.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, CacheError> {
+        Ok(is_done(&self.ask(Request::Delete(Delete::new(key.as_ref())))?))
+    }
+
+    /// Removes an item without waiting for it to happen. What goes wrong on the way is counted, not told.
+    ///
+    /// # Errors
+    /// It could not be sent.
+    pub fn delete_quietly(&self, key: impl AsRef<[u8]>) -> Result<(), CacheError> {
+        let quiet = Delete {
+            quiet: true,
+            ..Delete::new(key.as_ref())
+        };
+        self.ask(Request::Delete(quiet)).map(drop)
+    }
+
+    /// Gives an item another life; `false` if there is none.
+    ///
+    /// # Errors
+    /// No reply.
+    pub fn touch(&self, key: impl AsRef<[u8]>, ttl: impl Into<Ttl>) -> Result<bool, CacheError> {
+        let touch = Touch {
+            key: key.as_ref(),
+            exptime: ttl.into().exptime(),
+            quiet: false,
+        };
+        Ok(is_done(&self.ask(Request::Touch(touch))?))
+    }
+
+    /// Adds to a number, and gives the sum, modulo 2^64; `None` if there is no item.
+    ///
+    /// # Errors
+    /// No reply, or the item is no number from 0 on.
+    pub fn incr(&self, key: impl AsRef<[u8]>, delta: u64) -> Result<Option<u64>, CacheError> {
+        number(self.ask(Request::Arith(Arith::new(key.as_ref(), delta)))?)
+    }
+
+    /// Takes from a number, down to 0, and gives what is left; `None` if there is no item.
+    ///
+    /// # Errors
+    /// As [`Cache::incr`].
+    pub fn decr(&self, key: impl AsRef<[u8]>, delta: u64) -> Result<Option<u64>, CacheError> {
+        let request = Arith {
+            decrement: true,
+            ..Arith::new(key.as_ref(), delta)
+        };
+        number(self.ask(Request::Arith(request))?)
+    }
+
+    /// Adds to a number, which starts as `initial` where there is none. One request; two more for the first caller.
+    ///
+    /// # Errors
+    /// As [`Cache::incr`]; or others removed the item each time it was there.
+    pub fn incr_from(
+        &self,
+        key: impl AsRef<[u8]>,
+        delta: u64,
+        initial: u64,
+        ttl: impl Into<Ttl>,
+    ) -> Result<u64, CacheError> {
+        self.count_from(key.as_ref(), initial, ttl.into(), || self.incr(&key, delta))
+    }
+
+    /// Takes from a number, which starts as `initial` where there is none, as [`Cache::incr_from`].
+    ///
+    /// # Errors
+    /// As [`Cache::incr_from`].
+    pub fn decr_from(
+        &self,
+        key: impl AsRef<[u8]>,
+        delta: u64,
+        initial: u64,
+        ttl: impl Into<Ttl>,
+    ) -> Result<u64, CacheError> {
+        self.count_from(key.as_ref(), initial, ttl.into(), || self.decr(&key, delta))
+    }
+
+    // The meta command would store the first number itself, but without flags that say that it is one.
+    fn count_from(
+        &self,
+        key: &[u8],
+        initial: u64,
+        ttl: Ttl,
+        count: impl Fn() -> Result<Option<u64>, CacheError>,
+    ) -> Result<u64, CacheError> {
+        let flags = self.values.layout.encode(&Value::Int(0), Choice::Raw)?.flags;
+        for _ in 0..TRIES_MAX {
+            if let Some(number) = count()? {
+                return Ok(number);
+            }
+            let stored = Stored {
+                flags,
+                bytes: initial.to_string().into_bytes(),
+            };
+            let request = store(key, stored, StoreMode::Add, &ttl.into());
+            if is_done(&self.ask(Request::Store(request))?) {
+                return Ok(initial);
+            }
+        }
+        Err(CacheError::Contended { tries: TRIES_MAX })
+    }
+
+    /// Changes a value by what it is: `change` gets the value, if there is one, and gives the new one, or `None` to leave it all
+    /// as it is. Called again when somebody else was faster. Gives what is there in the end.
+    ///
+    /// # Errors
+    /// As [`Cache::get`] and [`Cache::set`]; or others were faster each of 64 times.
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        put: impl Into<Put>,
+        mut change: impl FnMut(Option<&Value>) -> Option<Value>,
+    ) -> Result<Option<Value>, CacheError> {
+        let key = key.as_ref();
+        let put = Put {
+            quiet: false,
+            ..put.into()
+        };
+        for _ in 0..TRIES_MAX {
+            let held = self.held(key)?;
+            let Some(new) = change(held.value.as_ref()) else {
+                return Ok(held.value);
+            };
+            let stored = match held.cas {
+                Some(cas) => self.swap(key, &new, cas, put)? == Swap::Stored,
+                None => self.store(key, &new, StoreMode::Add, put)?,
+            };
+            if stored {
+                return Ok(Some(new));
+            }
+        }
+        Err(CacheError::Contended { tries: TRIES_MAX })
+    }
+
+    /// Removes all items of all servers, after so many seconds. Names the servers that did not.
+    pub fn flush_all(&self, delay_secs: u32) -> Vec<(ServerIndex, CacheError)> {
+        let asked = self.ask_servers(|| Request::Flush { delay_secs });
+        asked
+            .filter_map(|(server, reply)| reply.err().map(|error| (server, error)))
+            .collect()
+    }
+
+    /// The versions of all servers, as they say them.
+    pub fn versions(&self) -> Vec<(ServerIndex, Result<String, CacheError>)> {
+        let text = |reply| match reply {
+            Reply::Version(text) => String::from_utf8_lossy(&text).into_owned(),
+            _ => String::new(),
+        };
+        self.ask_servers(|| Request::Version)
+            .map(|(server, reply)| (server, reply.map(text)))
+            .collect()
+    }
+
+    fn ask_servers<'a>(
+        &'a self,
+        request: impl Fn() -> Request<'static> + 'a,
+    ) -> impl Iterator<Item = (ServerIndex, Result<Reply, CacheError>)> + 'a {
+        self.client.servers().map(move |server| {
+            let call = Call {
+                route: Route::Server(server),
+                timeout: self.timeout,
+            };
+            let reply = self.client.call(request(), call);
+            (server, reply.map_err(CacheError::Call))
+        })
+    }
+
+    fn call(&self) -> Call<'static> {
+        Call {
+            route: Route::Key,
+            timeout: self.timeout,
+        }
+    }
+
+    fn ask(&self, request: Request<'_>) -> Result<Reply, CacheError> {
+        self.client.call(request, self.call()).map_err(CacheError::Call)
+    }
+
+    fn held(&self, key: &[u8]) -> Result<Held, CacheError> {
+        let reply = self.ask(Request::Get(with_cas(key)))?;
+        self.values.read(reply)
+    }
+
+    fn store(&self, key: &[u8], value: &Value, mode: StoreMode, put: Put) -> Result<bool, CacheError> {
+        let request = self.values.store(key, value, mode, put)?;
+        Ok(is_done(&self.ask(Request::Store(request))?))
+    }
+
+    fn swap(&self, key: &[u8], value: &Value, cas: Cas, put: Put) -> Result<Swap, CacheError> {
+        let request = Store {
+            cas: Some(cas.0),
+            ..self.values.store(key, value, StoreMode::Set, put)?
+        };
+        Ok(swapped(&self.ask(Request::Store(request))?))
+    }
+}
+
+/// What an item is to everybody but leases.
+struct Held {
+    value: Option<Value>,
+    /// There even if the value is withheld: it may be overwritten.
+    cas: Option<Cas>,
+}
+
+impl Values {
+    fn read(&self, reply: Reply) -> Result<Held, CacheError> {
+        let Reply::Value(found) = reply else {
+            return Ok(Held {
+                value: None,
+                cas: None,
+            });
+        };
+        let value = match is_withheld(&found) {
+            true => None,
+            false => Some(self.decode(&found)?),
+        };
+        Ok(Held {
+            value,
+            cas: found.cas.map(Cas),
+        })
+    }
+
+    fn decode(&self, found: &protocol::Value) -> Result<Value, CacheError> {
+        let value = self.layout.decode(&found.bytes, found.flags, &self.limits);
+        value.map_err(CacheError::Value)
+    }
+
+    fn store<'a>(
+        &self,
+        key: &'a [u8],
+        value: &Value,
+        mode: StoreMode,
+        put: Put,
+    ) -> Result<Store<'a>, CacheError> {
+        let stored = self.layout.encode(value, put.choice)?;
+        Ok(store(key, stored, mode, &put))
+    }
+}
+
+fn with_cas(key: &[u8]) -> Get<'_> {
+    Get {
+        with_cas: true,
+        ..Get::new(key)
+    }
+}
+
+fn store<'a>(key: &'a [u8], stored: Stored, mode: StoreMode, put: &Put) -> Store<'a> {
+    Store {
+        mode,
+        flags: stored.flags,
+        exptime: put.ttl.exptime(),
+        quiet: put.quiet,
+        ..Store::new(key, stored.bytes)
+    }
+}
+
+/// Whether nobody but a lease should see it: it is to be refilled, or somebody is about to fill it for the first time. Who has
+/// won by this very look-up must see a miss too, since nobody else will be told to refill.
+fn is_withheld(found: &protocol::Value) -> bool {
+    found.lease.stale || is_placeholder(found)
+}
+
+/// Whether a lease made this item, and nobody has filled it yet. No layout but those that have flags 0 for text writes such
+/// an item, and then only an empty text that somebody refreshes early is taken for one.
+fn is_placeholder(found: &protocol::Value) -> bool {
+    found.bytes.is_empty() && found.flags == 0 && (found.lease.won || found.lease.taken)
+}
+
+fn is_done(reply: &Reply) -> bool {
+    matches!(
+        reply,
+        Reply::Stored | Reply::Deleted | Reply::Touched | Reply::Flushed | Reply::Alive
+    )
+}
+
+fn swapped(reply: &Reply) -> Swap {
+    match reply {
+        Reply::Stored | Reply::Alive => Swap::Stored,
+        Reply::Exists => Swap::Changed,
+        _ => Swap::Missing,
+    }
+}
+
+fn number(reply: Reply) -> Result<Option<u64>, CacheError> {
+    Ok(match reply {
+        Reply::Number(number) => Some(number),
+        _ => None,
+    })
+}

@@ -1,0 +1,327 @@
+//! The one table of options: how each is read from text and shown as text. What is not text (servers, what differs between them,
+//! the hook) is set in [`Config`] itself.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Config, Failover, Login, parse_server};
+use crate::protocol::{Form, Order};
+
+/// An option, as all bindings have it.
+pub struct OptionRow {
+    /// Its name.
+    pub name: &'static str,
+    /// What values it takes.
+    pub wanted: &'static str,
+    /// What it does, in one sentence.
+    pub help: &'static str,
+    pub(super) set: fn(&mut Config, &str) -> Option<()>,
+    show: fn(&Config) -> String,
+}
+
+impl OptionRow {
+    /// Its value as text, as it can be set; a password is not shown.
+    pub fn show(&self, config: &Config) -> String {
+        (self.show)(config)
+    }
+}
+
+impl fmt::Debug for OptionRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Most connections to a server.
+const CONNECTIONS_MAX: usize = 1024;
+
+/// All options.
+pub static OPTIONS: &[OptionRow] = &[
+    OptionRow {
+        name: "scheme",
+        wanted: "a scheme, or SCHEME/HASH",
+        help: "Which server has a key; docs/client/placement.md lists the schemes.",
+        set: |config, text| put(&mut config.scheme, text.parse().ok()),
+        show: |config| config.scheme.to_string(),
+    },
+    OptionRow {
+        name: "prefix",
+        wanted: "any text",
+        help: "Put before every key.",
+        set: |config, text| put(&mut config.prefix, Some(text.into())),
+        show: |config| String::from_utf8_lossy(&config.prefix).into_owned(),
+    },
+    OptionRow {
+        name: "connect_timeout_ms",
+        wanted: "milliseconds, at least 1",
+        help: "How long a connection may take to be made.",
+        set: |config, text| put(&mut config.connect_timeout, millis(text)),
+        show: |config| show_millis(config.connect_timeout),
+    },
+    OptionRow {
+        name: "timeout_ms",
+        wanted: "milliseconds, at least 1",
+        help: "How long a call may take, everything included: connecting, and all servers that are asked one after the other.",
+        set: |config, text| put(&mut config.timeout, millis(text)),
+        show: |config| show_millis(config.timeout),
+    },
+    OptionRow {
+        name: "read_timeout_ms",
+        wanted: "milliseconds, at least 1, or none",
+        help: "How long one server may take to answer once it is connected; less than timeout_ms leaves time to ask another one.",
+        set: |config, text| put(&mut config.read_timeout, none_or(text, millis)),
+        show: |config| show_or_none(config.read_timeout, show_millis),
+    },
+    OptionRow {
+        name: "connections",
+        wanted: "1 to 1024",
+        help: "Connections to each server, shared by all callers.",
+        set: |config, text| {
+            let count = text
+                .parse()
+                .ok()
+                .filter(|count| (1..=CONNECTIONS_MAX).contains(count));
+            put(&mut config.connections, count)
+        },
+        show: |config| config.connections.to_string(),
+    },
+    OptionRow {
+        name: "keepalive_secs",
+        wanted: "seconds, at least 1, or none",
+        help: "When a connection has been silent for so long, the kernel asks whether it still stands. TCP_NODELAY is always on.",
+        set: |config, text| put(&mut config.keepalive, none_or(text, secs)),
+        show: |config| show_or_none(config.keepalive, |time| time.as_secs().to_string()),
+    },
+    OptionRow {
+        name: "form",
+        wanted: "auto, meta or classic",
+        help: "Which commands a server is sent; auto asks it at the first connection.",
+        set: |config, text| {
+            let form = match text {
+                "auto" => Some(None),
+                "meta" => Some(Some(Form::Meta)),
+                "classic" => Some(Some(Form::Classic)),
+                _ => None,
+            };
+            put(&mut config.form, form)
+        },
+        show: |config| {
+            let form = match config.form {
+                None => "auto",
+                Some(Form::Meta) => "meta",
+                Some(Form::Classic) => "classic",
+            };
+            form.to_owned()
+        },
+    },
+    OptionRow {
+        name: "order",
+        wanted: "kept or free",
+        help: "Whether replies come in the order of the requests, as from servers, or in any, as from some proxies.",
+        set: |config, text| {
+            let order = match text {
+                "kept" => Some(Order::Kept),
+                "free" => Some(Order::Free),
+                _ => None,
+            };
+            put(&mut config.order, order)
+        },
+        show: |config| {
+            let order = match config.order {
+                Order::Kept => "kept",
+                Order::Free => "free",
+            };
+            order.to_owned()
+        },
+    },
+    OptionRow {
+        name: "value_len_max",
+        wanted: "bytes, at least 1",
+        help: "Most bytes of a value, sent or received.",
+        set: |config, text| {
+            put(
+                &mut config.value_len_max,
+                text.parse().ok().filter(|len| *len > 0),
+            )
+        },
+        show: |config| config.value_len_max.to_string(),
+    },
+    OptionRow {
+        name: "failure_limit",
+        wanted: "a number, 1 to 16383",
+        help: "From so many failures in a row a server is held to be down.",
+        set: |config, text| {
+            let limit = text.parse().ok().filter(|limit| (1..=16383).contains(limit));
+            put(&mut config.failure_limit, limit)
+        },
+        show: |config| config.failure_limit.to_string(),
+    },
+    OptionRow {
+        name: "retry_interval_ms",
+        wanted: "milliseconds, at least 1",
+        help: "How long a server that is down is left alone before it is probed.",
+        set: |config, text| put(&mut config.retry_interval, millis(text)),
+        show: |config| show_millis(config.retry_interval),
+    },
+    OptionRow {
+        name: "retry_interval_max_ms",
+        wanted: "milliseconds, at least 1",
+        help: "The interval doubles with every probe that fails, up to this; not longer than the interval, it never doubles.",
+        set: |config, text| put(&mut config.retry_interval_max, millis(text)),
+        show: |config| show_millis(config.retry_interval_max),
+    },
+    OptionRow {
+        name: "failover",
+        wanted: "error, miss, next:COUNT or gutter:SERVER;SERVER;.../SECONDS",
+        help: "What becomes of a request whose server is down; docs/client/failover.md has the table.",
+        set: |config, text| put(&mut config.failover, parse_failover(text)),
+        show: |config| show_failover(&config.failover),
+    },
+    OptionRow {
+        name: "login",
+        wanted: "USER:PASSWORD, or none",
+        help: "Told at the start of each connection.",
+        set: |config, text| {
+            let login = none_or(text, |text| {
+                text.split_once(':').map(|(user, password)| Login {
+                    user: user.to_owned(),
+                    password: password.to_owned(),
+                })
+            });
+            put(&mut config.login, login)
+        },
+        show: |config| show_or_none(config.login.as_ref(), |login| format!("{}:...", login.user)),
+    },
+];
+
+fn put<T>(place: &mut T, value: Option<T>) -> Option<()> {
+    *place = value?;
+    Some(())
+}
+
+pub(super) fn millis(text: &str) -> Option<Duration> {
+    above_zero(text).map(Duration::from_millis)
+}
+
+fn secs(text: &str) -> Option<Duration> {
+    above_zero(text).map(Duration::from_secs)
+}
+
+/// A number that deadlines and sockets can take: above 0, and below a hundred years in milliseconds.
+fn above_zero(text: &str) -> Option<u64> {
+    const MAX: u64 = 100 * 365 * 86_400 * 1000;
+    text.parse().ok().filter(|number| (1..=MAX).contains(number))
+}
+
+fn none_or<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
+    match text {
+        "none" => Some(None),
+        text => parse(text).map(Some),
+    }
+}
+
+fn show_millis(time: Duration) -> String {
+    time.as_millis().to_string()
+}
+
+fn show_or_none<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| "none".to_owned(), show)
+}
+
+fn parse_failover(text: &str) -> Option<Failover> {
+    if let Some(count) = text.strip_prefix("next:") {
+        let count = count.parse().ok().filter(|count| *count > 0);
+        return count.map(Failover::Next);
+    }
+    if let Some(gutter) = text.strip_prefix("gutter:") {
+        let (servers, ttl) = gutter.rsplit_once('/')?;
+        let servers = servers.split(';').map(|server| parse_server(server).ok());
+        return Some(Failover::Gutter {
+            servers: servers.collect::<Option<_>>()?,
+            ttl: secs(ttl)?,
+        });
+    }
+    match text {
+        "error" => Some(Failover::Error),
+        "miss" => Some(Failover::Miss),
+        _ => None,
+    }
+}
+
+fn show_failover(failover: &Failover) -> String {
+    match failover {
+        Failover::Error => "error".to_owned(),
+        Failover::Miss => "miss".to_owned(),
+        Failover::Next(count) => format!("next:{count}"),
+        Failover::Gutter { servers, ttl } => {
+            let servers: Vec<String> = servers.iter().map(super::show_server).collect();
+            format!("gutter:{}/{}", servers.join(";"), ttl.as_secs())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OPTIONS;
+    use crate::config::{Config, Failover};
+
+    #[test]
+    fn every_default_can_be_set_as_it_is_shown() {
+        let mut config = Config::new(Vec::new());
+        for row in OPTIONS {
+            let shown = row.show(&config);
+            assert_eq!(config.set(row.name, &shown), Ok(()), "{row:?}");
+            assert_eq!(row.show(&config), shown, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_shown_as_they_are_set() {
+        for (name, texts) in [
+            ("scheme", &["ketama", "libmemcached-modula/crc"][..]),
+            ("prefix", &["", "p:"]),
+            ("timeout_ms", &["1", "50"]),
+            ("read_timeout_ms", &["none", "20"]),
+            ("keepalive_secs", &["none", "5"]),
+            ("form", &["auto", "meta", "classic"]),
+            ("order", &["kept", "free"]),
+            ("failure_limit", &["1", "16383"]),
+            ("retry_interval_max_ms", &["60000"]),
+            (
+                "failover",
+                &["error", "miss", "next:3", "gutter:a:1;[::1]:2*3;/run/s/60"],
+            ),
+        ] {
+            let row = OPTIONS.iter().find(|row| row.name == name).expect(name);
+            for text in texts {
+                let mut config = Config::new(Vec::new());
+                assert_eq!(config.set(name, text), Ok(()));
+                assert_eq!(row.show(&config), *text, "{name}");
+            }
+        }
+        let mut config = Config::new(Vec::new());
+        config.set("login", "u:secret").expect("a login");
+        let row = OPTIONS.iter().find(|row| row.name == "login").expect("a row");
+        assert_eq!(row.show(&config), "u:...");
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused() {
+        let mut config = Config::new(Vec::new());
+        for (name, text) in [
+            ("failover", "next:0"),
+            ("failover", "gutter:/60"),
+            ("failover", "gutter:a"),
+            ("failover", "gutter:a/0"),
+            ("failure_limit", "0"),
+            ("failure_limit", "16384"),
+            ("timeout_ms", "18446744073709551615"),
+            ("order", "any"),
+            ("connections", "1025"),
+            ("keepalive_secs", "0"),
+        ] {
+            assert!(config.set(name, text).is_err(), "{name} {text}");
+        }
+        assert_eq!(config.failover, Failover::Error);
+    }
+}

@@ -1,0 +1,326 @@
+//! Many requests over many connections by one thread, which asks all servers before it waits for any, and waits for all of
+//! them at once. What is outstanding on a connection is bounded, so the rest follows as replies come.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+
+use crate::connection::{Asked, Caller, Connection, Delivered, Desk, Lost, Patience, poll};
+use crate::error::Error;
+use crate::protocol::{Reply, Request};
+use crate::server::{Found, RETRIES, Server};
+
+/// How long it is waited at most where the system has no more bells to be woken by.
+const WITHOUT_BELL: Duration = Duration::from_millis(5);
+
+/// Where the requests come from and the replies go.
+pub(crate) trait Book {
+    /// Which server a request goes to, and how long it may take; nothing if it has its result, or nobody wants one any more.
+    fn find(&self, id: u64) -> Option<(usize, Patience)>;
+    /// Does something with a request; nothing if there is no such one any more.
+    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T>;
+    /// Takes what came of it.
+    fn done(&mut self, id: u64, result: Result<Reply, Error>);
+}
+
+/// One thread's requests under way.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    desk: Arc<Desk>,
+    queues: Vec<Queue>,
+    /// Connections on which something of ours is outstanding, or has been a moment ago.
+    watched: Vec<Arc<Connection>>,
+    tray: Vec<(u64, Delivered)>,
+    /// May it wait for one server alone, as long as that takes?
+    blocking: bool,
+}
+
+/// What is to be asked of one server.
+#[derive(Debug)]
+struct Queue {
+    server: Arc<Server>,
+    pending: VecDeque<u64>,
+    /// The try to connect that is waited for.
+    waited: Option<u64>,
+    /// A connection ended before something was sent on it.
+    again: bool,
+    /// How often that was so, without a reply in between.
+    lost: u32,
+}
+
+impl Gathering {
+    pub(crate) fn new(servers: &[Arc<Server>], desk: Arc<Desk>, blocking: bool) -> Gathering {
+        let queue = |server: &Arc<Server>| Queue {
+            server: server.clone(),
+            pending: VecDeque::new(),
+            waited: None,
+            again: false,
+            lost: 0,
+        };
+        Gathering {
+            desk,
+            queues: servers.iter().map(queue).collect(),
+            watched: Vec::new(),
+            tray: Vec::new(),
+            blocking,
+        }
+    }
+
+    /// Puts a request into its queue, unless its server is not to be asked.
+    pub(crate) fn submit(&mut self, book: &mut impl Book, id: u64) {
+        let Some((index, patience)) = book.find(id) else {
+            return;
+        };
+        let queue = &mut self.queues[index];
+        match queue.server.admit(patience.since) {
+            Ok(()) => queue.pending.push_back(id),
+            Err(error) => book.done(id, Err(error)),
+        }
+    }
+
+    /// From here on the thread looks at everything; what happens later wakes it.
+    pub(crate) fn look(&self) {
+        self.desk.look();
+    }
+
+    /// Hands over the replies that have come, and asks what can be asked.
+    pub(crate) fn step(&mut self, book: &mut impl Book) {
+        self.hand_over(book);
+        for index in 0..self.queues.len() {
+            if !self.queues[index].pending.is_empty() {
+                self.ask(index, book);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, book: &mut impl Book) {
+        let mut tray = mem::take(&mut self.tray);
+        let mut again = Vec::new();
+        self.desk.take_all(&mut tray);
+        for (id, delivered) in tray.drain(..) {
+            let Some((index, patience)) = book.find(id) else {
+                continue;
+            };
+            let queue = &mut self.queues[index];
+            match delivered {
+                Ok(reply) => {
+                    queue.lost = 0;
+                    finish(&queue.server, book, id, queue.server.result(reply));
+                }
+                Err(Lost::Unsent) => again.push((index, id)),
+                Err(lost) => finish(&queue.server, book, id, Err(queue.server.error(lost, &patience))),
+            }
+        }
+        // Before the others of their servers, and in the order they had.
+        for (index, id) in again.into_iter().rev() {
+            self.queues[index].again = true;
+            self.queues[index].pending.push_front(id);
+        }
+        self.tray = tray;
+    }
+
+    fn ask(&mut self, index: usize, book: &mut impl Book) {
+        while let Some(connection) = self.connection(index, book) {
+            let queue = &mut self.queues[index];
+            let mut done = Vec::new();
+            let whole = queue.ask(&connection, &self.desk, book, &mut done);
+            connection.flush();
+            for (id, result) in done {
+                finish(&queue.server, book, id, result);
+            }
+            if !self.watched.iter().any(|each| Arc::ptr_eq(each, &connection)) {
+                self.watched.push(connection);
+            }
+            if whole {
+                return;
+            }
+            queue.again = true;
+        }
+    }
+
+    /// The connection to ask next; none while there is none.
+    fn connection(&mut self, index: usize, book: &mut impl Book) -> Option<Arc<Connection>> {
+        let alone = self.blocking && self.queues.len() == 1;
+        let queue = &mut self.queues[index];
+        queue.lost += u32::from(mem::take(&mut queue.again));
+        let (_, first) = queue.pending.front().and_then(|id| book.find(*id))?;
+        let error = loop {
+            if queue.lost > RETRIES {
+                queue.lost = 0;
+                break queue.server.error(Lost::Unsent, &first);
+            }
+            match queue.server.find(&self.desk, queue.waited) {
+                Found::Connection(connection) => {
+                    queue.waited = None;
+                    return Some(connection);
+                }
+                Found::Opening(round) => {
+                    queue.waited = Some(round);
+                    return None;
+                }
+                Found::Failed(error) => break error,
+                Found::Nobody(round) => {
+                    queue.waited = Some(round);
+                    let failed = if alone {
+                        queue.server.open(&first)
+                    } else {
+                        open_aside(&queue.server)
+                    };
+                    if let Some(error) = failed {
+                        break error;
+                    }
+                }
+            }
+        };
+        queue.waited = None;
+        for id in mem::take(&mut queue.pending) {
+            finish(&queue.server, book, id, Err(error.clone()));
+        }
+        None
+    }
+
+    /// Waits until there may be something to do, or that time has come.
+    pub(crate) fn wait(&mut self, until: Option<Instant>) {
+        let alone = self.blocking && self.queues.iter().all(|queue| queue.waited.is_none());
+        if let (true, [connection], Some(until)) = (alone, self.watched.as_slice(), until) {
+            let patience = Patience { since: until, until };
+            connection.wait(Caller {
+                desk: &self.desk,
+                patience: &patience,
+            });
+            return;
+        }
+        if self.watched.is_empty() {
+            return self.desk.sleep(until);
+        }
+        if self.desk.start_polling() {
+            let rung = self.poll(until);
+            self.desk.stop_polling(rung);
+        }
+    }
+
+    /// Waits for sockets and the bell; gives whether that rang.
+    fn poll(&mut self, until: Option<Instant>) -> bool {
+        let desk = &self.desk;
+        let mut wanted = Vec::with_capacity(self.watched.len());
+        self.watched.retain(|connection| {
+            let flags = connection.start_watching(desk);
+            wanted.extend(flags);
+            flags.is_some()
+        });
+        let bell = desk.bell();
+        let mut fds = Vec::with_capacity(wanted.len() + 1);
+        for (connection, flags) in self.watched.iter().zip(&wanted) {
+            fds.push(PollFd::new(connection, *flags));
+        }
+        fds.extend(bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
+        let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if bell.is_none() {
+            left = Some(left.map_or(WITHOUT_BELL, |left| left.min(WITHOUT_BELL)));
+        }
+        // If it cannot wait, it looks around all the same.
+        let _ = poll(&mut fds, left);
+        let found: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+        drop(fds);
+        for ((connection, wanted), found) in self.watched.iter().zip(wanted).zip(&found) {
+            connection.stop_watching(wanted, *found);
+        }
+        found
+            .get(self.watched.len())
+            .is_some_and(|found| !found.is_empty())
+    }
+
+    /// Gives up what `is_it` says. Its replies are dropped when they come, unless they have come already.
+    pub(crate) fn forget(&mut self, is_it: impl Fn(u64) -> bool) {
+        for connection in &self.watched {
+            connection.forget(&self.desk, &is_it);
+        }
+        for queue in &mut self.queues {
+            queue.pending.retain(|id| !is_it(*id));
+        }
+    }
+
+    /// The time of these is up: those without a result get their error.
+    pub(crate) fn end(&mut self, book: &mut impl Book, ids: &[u64]) {
+        let late: Vec<(u64, usize, Error)> = ids
+            .iter()
+            .filter_map(|id| {
+                let (index, patience) = book.find(*id)?;
+                let queue = &self.queues[index];
+                let unopened = queue.waited.is_some() && queue.pending.contains(id);
+                let error = if unopened {
+                    queue.server.unopened(&patience)
+                } else {
+                    queue.server.error(Lost::TimedOut, &patience)
+                };
+                Some((*id, index, error))
+            })
+            .collect();
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        self.forget(|id| sorted.binary_search(&id).is_ok());
+        // What came in the last moment.
+        self.hand_over(book);
+        for (id, index, error) in late {
+            finish(&self.queues[index].server, book, id, Err(error));
+        }
+    }
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        for connection in &self.watched {
+            connection.forget(&self.desk, |_| true);
+            connection.go(&self.desk);
+        }
+    }
+}
+
+impl Queue {
+    /// Asks what is pending, as far as there is room. False if another connection is to be asked for the rest.
+    fn ask(
+        &mut self,
+        connection: &Connection,
+        desk: &Arc<Desk>,
+        book: &mut impl Book,
+        done: &mut Vec<(u64, Result<Reply, Error>)>,
+    ) -> bool {
+        let mut asking = connection.asking(Instant::now());
+        while let Some(id) = self.pending.front().copied() {
+            let asked = book.with_request(id, |request| asking.ask(request, desk, id));
+            match asked {
+                None | Some(Asked::Yes) => {}
+                Some(Asked::Quiet) => done.push((id, Ok(Reply::Alive))),
+                Some(Asked::Refused(refused)) => done.push((id, Err(Error::Refused(refused)))),
+                Some(Asked::Full) => return true,
+                Some(Asked::Retired) => return false,
+            }
+            self.pending.pop_front();
+        }
+        true
+    }
+}
+
+fn finish(server: &Server, book: &mut impl Book, id: u64, result: Result<Reply, Error>) {
+    if let Some((_, patience)) = book.find(id) {
+        server.note(&result, patience.since);
+        book.done(id, result);
+    }
+}
+
+/// Has a connection made by a thread of its own, so that other servers are not waited for.
+fn open_aside(server: &Arc<Server>) -> Option<Error> {
+    let opener = server.clone();
+    let spawned = thread::Builder::new()
+        .name("scrubjay-connect".to_owned())
+        .spawn(move || opener.open(&opener.connect_patience()));
+    // Without threads it takes its time here.
+    match spawned {
+        Ok(_) => None,
+        Err(_) => server.open(&server.connect_patience()),
+    }
+}

@@ -1,0 +1,345 @@
+//! The client's near cache before real servers: what others write is seen within a second, what one writes oneself at once.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use scrubjay_client::near::{Coherence, Counts, NearCache, NearError, Settings};
+use scrubjay_client::protocol::{Get, Reply, Request, Store};
+use scrubjay_client::{Call, Client, Config, placement};
+
+use crate::kit::{self, Server};
+
+/// What is promised of a write elsewhere.
+const BOUND: Duration = Duration::from_secs(1);
+
+fn config(servers: &[&Server]) -> Config {
+    let place = |server: &&Server| placement::Server::new("127.0.0.1", server.ports[0]);
+    let mut config = Config::new(servers.iter().map(place).collect());
+    config.retry_interval = Duration::from_millis(20);
+    config
+}
+
+fn client(servers: &[&Server]) -> Client {
+    Client::new(config(servers)).expect("good settings")
+}
+
+/// A near cache whose copies would stay for long.
+fn near(servers: &[&Server]) -> NearCache {
+    let settings = Settings {
+        ttl: Duration::from_secs(3600),
+        ..Settings::default()
+    };
+    NearCache::new(client(servers), &settings).expect("servers that tell")
+}
+
+fn set(client: &Client, key: &[u8], value: &str) {
+    let reply = client.call(store(key, value), Call::default());
+    assert_eq!(reply, Ok(Reply::Stored));
+}
+
+fn store<'a>(key: &'a [u8], value: &'a str) -> Request<'a> {
+    Request::Store(Store::new(key, value.as_bytes()))
+}
+
+fn read(near: &NearCache, key: &[u8]) -> Option<String> {
+    let value = near.get(key).expect("a reply")?;
+    Some(String::from_utf8(value.bytes.clone()).expect("text"))
+}
+
+/// Reads until it is a copy that is read.
+fn warm(near: &NearCache, key: &[u8]) -> Option<String> {
+    kit::until(|| {
+        let before = near.counts().hits;
+        let value = read(near, key);
+        (near.counts().hits > before).then_some(value)
+    })
+    .expect("a copy in time")
+}
+
+/// Reads until there is this value, which somebody has just been told to be stored. However slow everything is: a read that begins
+/// later than the bound finds it.
+fn until(near: &NearCache, key: &[u8], value: Option<&str>) {
+    let stored = Instant::now();
+    kit::until(|| {
+        let age = stored.elapsed();
+        let found = read(near, key);
+        let is_new = found.as_deref() == value;
+        assert!(
+            is_new || age <= BOUND,
+            "{found:?} {age:?} after {value:?} was stored"
+        );
+        is_new.then_some(())
+    })
+    .expect("the new value in time");
+}
+
+#[test]
+fn what_another_client_writes_is_seen_within_a_second_every_time() {
+    let servers = [Server::start("-t 2"), Server::start("-t 2")];
+    let servers = [&servers[0], &servers[1]];
+    let (near, other) = (near(&servers), client(&servers));
+    let keys: Vec<Vec<u8>> = (0..8)
+        .map(|number| format!("key {number}\n").into_bytes())
+        .collect();
+    for round in 0..100 {
+        let key = &keys[round % keys.len()];
+        let value = round.to_string();
+        set(&other, key, &value);
+        until(&near, key, Some(&value));
+        assert_eq!(warm(&near, key), Some(value));
+    }
+    let deleted = Request::Delete(scrubjay_client::protocol::Delete::new(&keys[0]));
+    assert_eq!(other.call(deleted, Call::default()), Ok(Reply::Deleted));
+    until(&near, &keys[0], None);
+    assert_eq!(warm(&near, &keys[1]), Some("97".to_owned()));
+    for server in other.servers() {
+        let call = Call {
+            route: scrubjay_client::Route::Server(server),
+            ..Call::default()
+        };
+        let flushed = other.call(Request::Flush { delay_secs: 0 }, call);
+        assert_eq!(flushed, Ok(Reply::Flushed));
+    }
+    until(&near, &keys[1], None);
+    let counts = near.counts();
+    assert!(
+        counts.hits >= 101 && counts.invalidations >= 100 && counts.flushes >= 2,
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn what_one_writes_oneself_is_seen_at_once() {
+    let server = Server::start("-t 2");
+    let near = near(&[&server]);
+    for round in 0..200 {
+        let value = round.to_string();
+        let reply = near.call(store(b"k", &value), Call::default());
+        assert_eq!(reply, Ok(Reply::Stored));
+        assert_eq!(read(&near, b"k"), Some(value.clone()));
+        assert_eq!(read(&near, b"k"), Some(value.clone()));
+        let replies = near.call_all(
+            vec![store(b"k", "x"), Request::Get(Get::new(b"none"))],
+            Call::default(),
+        );
+        assert_eq!(replies, [Ok(Reply::Stored), Ok(Reply::Miss)]);
+        assert_eq!(read(&near, b"k").as_deref(), Some("x"));
+        let (done, told) = channel();
+        let done = move |reply| done.send(reply).expect("somebody waits");
+        near.start(store(b"k", "y"), Call::default(), done);
+        assert_eq!(told.recv(), Ok(Ok(Reply::Stored)));
+        assert_eq!(read(&near, b"k").as_deref(), Some("y"));
+        let flushed = near.call(Request::Flush { delay_secs: 0 }, Call::default());
+        assert_eq!(flushed, Ok(Reply::Flushed));
+        assert_eq!(read(&near, b"k"), None);
+    }
+}
+
+#[test]
+fn a_copy_is_served_without_asking_and_all_ways_to_ask_share_it() {
+    let server = Server::start("");
+    let near = near(&[&server]);
+    set(near.client(), b"k", "v");
+    assert_eq!(warm(&near, b"k").as_deref(), Some("v"));
+    let before = near.counts();
+    let get = || Request::Get(Get::new(b"k"));
+    let plain = near.call(get(), Call::default());
+    let Ok(Reply::Value(value)) = &plain else {
+        panic!("no value: {plain:?}");
+    };
+    assert_eq!(value.bytes, b"v");
+    let replies = near.call_all(
+        vec![get(), Request::Get(Get::new(b"none")), get()],
+        Call::default(),
+    );
+    assert_eq!(replies, [plain.clone(), Ok(Reply::Miss), plain.clone()]);
+    let (done, told) = channel();
+    near.start(get(), Call::default(), move |reply| {
+        done.send(reply).expect("somebody waits")
+    });
+    assert_eq!(told.recv(), Ok(plain));
+    let after = near.counts();
+    assert_eq!(after.hits, before.hits + 4);
+    assert_eq!(after.misses, before.misses + 1);
+    let with_cas = Request::Get(Get {
+        with_cas: true,
+        ..Get::new(b"k")
+    });
+    let Ok(Reply::Value(value)) = near.call(with_cas, Call::default()) else {
+        panic!("no value");
+    };
+    assert!(value.cas.is_some());
+    assert_eq!(
+        near.counts().hits,
+        after.hits,
+        "asked of the server, and what it says may be newer"
+    );
+    read(&near, b"k");
+    assert_eq!(near.counts().hits, after.hits, "so there is no copy");
+}
+
+#[test]
+fn lines_that_are_lost_flush() {
+    let server = Server::start("-t 1 -o worker_logbuf_size=1,watcher_logbuf_size=4");
+    let (near, other) = (near(&[&server]), client(&[&server]));
+    set(&other, b"k", "old");
+    assert_eq!(warm(&near, b"k").as_deref(), Some("old"));
+    let flushes = near.counts().flushes;
+    kit::until(|| {
+        let many = (0..2_000).map(|_| store(b"other", "x")).collect();
+        other.call_all(many, Call::default());
+        (near.counts().flushes > flushes).then_some(())
+    })
+    .expect("more than a small buffer holds");
+    set(&other, b"k", "new");
+    until(&near, b"k", Some("new"));
+}
+
+#[test]
+fn without_its_server_everything_passes_through_until_it_is_back() {
+    let mut first = Server::start("-t 1");
+    let port = first.ports[0];
+    let near = near(&[&first]);
+    let place = near.client().place(b"k");
+    set(near.client(), b"k", "old");
+    assert_eq!(warm(&near, b"k").as_deref(), Some("old"));
+    assert_eq!(near.is_kept(place), Ok(()));
+    first.child.kill().expect("ours");
+    first.child.wait().expect("it ends");
+    let trouble = kit::until(|| near.is_kept(place).err()).expect("it is noticed");
+    assert!(!trouble.is_empty());
+    assert!(near.get(b"k").is_err(), "nobody to ask, and no copy");
+    let _second = Server::start_as(&format!("-t 1 -p {port} -l 127.0.0.1"));
+    kit::until(|| near.is_kept(place).ok()).expect("it is followed again");
+    kit::until(|| near.get(b"k").ok()).expect("it answers");
+    set(near.client(), b"k", "new");
+    until(&near, b"k", Some("new"));
+    assert_eq!(warm(&near, b"k").as_deref(), Some("new"));
+}
+
+#[test]
+fn a_server_that_tells_nothing_is_refused_unless_time_alone_is_wanted() {
+    let server = Server::start_memcached("");
+    let refused = NearCache::new(client(&[&server]), &Settings::default()).expect_err("no stream");
+    assert!(matches!(refused, NearError::NotTold { .. }));
+    let words = refused.to_string();
+    assert!(words.contains("knows no `watch invalidations`"), "{words}");
+    let settings = Settings {
+        ttl: Duration::from_millis(50),
+        coherence: Coherence::TtlOnly,
+        ..Settings::default()
+    };
+    let near = NearCache::new(client(&[&server]), &settings).expect("no stream is needed");
+    set(near.client(), b"k", "old");
+    assert_eq!(warm(&near, b"k").as_deref(), Some("old"));
+    set(near.client(), b"k", "new");
+    until(&near, b"k", Some("new"));
+    let without = Server::start("-W");
+    let refused = NearCache::new(client(&[&without]), &Settings::default()).expect_err("not allowed");
+    assert!(refused.to_string().contains("refuses"), "{refused}");
+}
+
+/// Writers raise versions of a few keys; readers with near caches never see one that is older than what was acknowledged more than
+/// a second before, nor, of a key that they write alone, older than their own.
+#[test]
+fn no_reader_sees_what_was_overwritten_more_than_a_second_before() {
+    const KEYS: usize = 6;
+    const ROUNDS: u64 = 2_000;
+    let server = Server::start("-t 4 -o worker_logbuf_size=16");
+    let key = |number: usize| format!("key:{number}").into_bytes();
+    // When a version was known to be stored, of which key.
+    let history = Mutex::new(Vec::<(Instant, usize, u64)>::new());
+    let has_ended = AtomicBool::new(false);
+    let readers: Vec<NearCache> = (0..2).map(|_| near(&[&server])).collect();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..KEYS)
+            .map(|number| {
+                let (history, server) = (&history, &server);
+                scope.spawn(move || {
+                    let (client, key) = (client(&[server]), key(number));
+                    for version in 1..=ROUNDS {
+                        set(&client, &key, &version.to_string());
+                        history
+                            .lock()
+                            .expect("no panic")
+                            .push((Instant::now(), number, version));
+                    }
+                })
+            })
+            .collect();
+        for (reader, near) in readers.iter().enumerate() {
+            let (has_ended, history) = (&has_ended, &history);
+            scope.spawn(move || {
+                let (own, mut version, mut floor, mut looked) = (format!("own:{reader}"), 0, [0; KEYS], 0);
+                while !has_ended.load(Ordering::SeqCst) {
+                    let old = Instant::now().checked_sub(BOUND);
+                    {
+                        let history = history.lock().expect("no panic");
+                        while let Some((_, number, version)) = history
+                            .get(looked)
+                            .filter(|(at, ..)| old.is_some_and(|old| *at < old))
+                        {
+                            floor[*number] = floor[*number].max(*version);
+                            looked += 1;
+                        }
+                    }
+                    for (number, floor) in floor.iter().enumerate() {
+                        let seen =
+                            read(near, &key(number)).map_or(0, |text| text.parse().expect("a version"));
+                        assert!(
+                            seen >= *floor,
+                            "key {number}: {seen}, and {floor} was there a second ago"
+                        );
+                    }
+                    version += 1;
+                    let text = version.to_string();
+                    if version % 8 == 0 {
+                        let reply = near.call(store(own.as_bytes(), &text), Call::default());
+                        assert_eq!(reply, Ok(Reply::Stored));
+                        assert_eq!(read(near, own.as_bytes()), Some(text));
+                    }
+                }
+            });
+        }
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().expect("no panic"));
+        let last = Instant::now();
+        kit::until(|| (last.elapsed() > 2 * BOUND).then_some(())).expect("time goes on");
+        has_ended.store(true, Ordering::SeqCst);
+    });
+    for near in &readers {
+        for number in 0..KEYS {
+            assert_eq!(read(near, &key(number)), Some(ROUNDS.to_string()));
+        }
+        let Counts {
+            hits, invalidations, ..
+        } = near.counts();
+        assert!(hits > 0 && invalidations > 0);
+    }
+}
+
+#[test]
+fn a_copy_does_not_outlive_its_item() {
+    let server = Server::start("");
+    let near = near(&[&server]);
+    let request = Request::Store(Store {
+        exptime: 2,
+        ..Store::new(b"k", b"v".as_slice())
+    });
+    assert_eq!(near.client().call(request, Call::default()), Ok(Reply::Stored));
+    let stored = Instant::now();
+    kit::until(|| {
+        let age = stored.elapsed();
+        let found = read(&near, b"k");
+        assert!(
+            found.is_none() || age <= Duration::from_secs(3),
+            "{found:?} at {age:?}"
+        );
+        found.is_none().then_some(())
+    })
+    .expect("its end");
+    assert!(near.counts().hits > 0);
+}

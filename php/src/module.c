@@ -1,0 +1,103 @@
+/* The module: its settings in php.ini, its start, what phpinfo tells. */
+#include "php_scrubjay.h"
+#include "php_ini.h"
+#include "ext/standard/info.h"
+
+ZEND_DECLARE_MODULE_GLOBALS(scrubjay)
+
+#define ENTRY(name, initial, change, field) \
+    STD_PHP_INI_ENTRY("scrubjay." name, initial, PHP_INI_ALL, change, field, zend_scrubjay_globals, scrubjay_globals)
+#define TRUTH(name, initial, where, field) \
+    STD_PHP_INI_BOOLEAN("scrubjay." name, initial, where, OnUpdateBool, field, zend_scrubjay_globals, scrubjay_globals)
+
+PHP_INI_BEGIN()
+    TRUTH("replace_memcached", "0", PHP_INI_SYSTEM, replace_memcached)
+    ENTRY("serializer", "", OnUpdateString, serializer)
+    ENTRY("compression_type", "", OnUpdateString, compression_type)
+    ENTRY("compression_factor", "1.3", OnUpdateReal, compression_factor)
+    ENTRY("compression_threshold", "2000", OnUpdateLongGEZero, compression_threshold)
+    ENTRY("default_connect_timeout", "0", OnUpdateLongGEZero, default_connect_timeout)
+    TRUTH("default_consistent_hash", "0", PHP_INI_ALL, default_consistent_hash)
+    TRUTH("sess_locking", "1", PHP_INI_ALL, session.locking)
+    ENTRY("sess_lock_wait_min", "150", OnUpdateLongGEZero, session.lock_wait_min)
+    ENTRY("sess_lock_wait_max", "150", OnUpdateLongGEZero, session.lock_wait_max)
+    ENTRY("sess_lock_retries", "5", OnUpdateLongGEZero, session.lock_retries)
+    ENTRY("sess_lock_expire", "0", OnUpdateLongGEZero, session.lock_expire)
+    TRUTH("sess_persistent", "1", PHP_INI_ALL, session.persistent)
+    TRUTH("sess_consistent_hash", "1", PHP_INI_ALL, session.consistent_hash)
+    ENTRY("sess_consistent_hash_type", "ketama", OnUpdateString, session.consistent_hash_type)
+    ENTRY("sess_connect_timeout", "0", OnUpdateLongGEZero, session.connect_timeout)
+    ENTRY("sess_server_failure_limit", "0", OnUpdateLongGEZero, session.server_failure_limit)
+    TRUTH("sess_remove_failed_servers", "0", PHP_INI_ALL, session.remove_failed_servers)
+    ENTRY("sess_prefix", "memc.sess.key.", OnUpdateString, session.prefix)
+    ENTRY("sess_sasl_username", "", OnUpdateString, session.sasl_username)
+    ENTRY("sess_sasl_password", "", OnUpdateString, session.sasl_password)
+PHP_INI_END()
+
+static PHP_GINIT_FUNCTION(scrubjay)
+{
+#if defined(COMPILE_DL_SCRUBJAY) && defined(ZTS)
+    ZEND_TSRMLS_CACHE_UPDATE();
+#endif
+    memset(scrubjay_globals, 0, sizeof *scrubjay_globals);
+}
+
+static PHP_MINIT_FUNCTION(scrubjay)
+{
+    REGISTER_INI_ENTRIES();
+    sjx_register_classes(module_number);
+    sjx_session_register(sjx_memcached_ce != NULL);
+    return SUCCESS;
+}
+
+static PHP_MSHUTDOWN_FUNCTION(scrubjay)
+{
+    UNREGISTER_INI_ENTRIES();
+    return SUCCESS;
+}
+
+static PHP_MINFO_FUNCTION(scrubjay)
+{
+    php_info_print_table_start();
+    php_info_print_table_row(2, "scrubjay support", "enabled");
+    php_info_print_table_row(2, "Version", PHP_SCRUBJAY_VERSION);
+    php_info_print_table_row(2, "class Memcached", sjx_memcached_ce != NULL ? "ours" : "not ours");
+    php_info_print_table_end();
+    DISPLAY_INI_ENTRIES();
+}
+
+static const zend_module_dep DEPENDENCIES[] = {
+    ZEND_MOD_REQUIRED("json")
+    ZEND_MOD_REQUIRED("session")
+    ZEND_MOD_REQUIRED("spl")
+    ZEND_MOD_OPTIONAL("memcached")
+    ZEND_MOD_OPTIONAL("igbinary")
+    ZEND_MOD_OPTIONAL("msgpack")
+    ZEND_MOD_END
+};
+
+zend_module_entry scrubjay_module_entry = {
+    STANDARD_MODULE_HEADER_EX,
+    NULL,
+    DEPENDENCIES,
+    "scrubjay",
+    NULL,
+    PHP_MINIT(scrubjay),
+    PHP_MSHUTDOWN(scrubjay),
+    NULL,
+    NULL,
+    PHP_MINFO(scrubjay),
+    PHP_SCRUBJAY_VERSION,
+    PHP_MODULE_GLOBALS(scrubjay),
+    PHP_GINIT(scrubjay),
+    NULL,
+    NULL,
+    STANDARD_MODULE_PROPERTIES_EX,
+};
+
+#ifdef COMPILE_DL_SCRUBJAY
+#ifdef ZTS
+ZEND_TSRMLS_CACHE_DEFINE()
+#endif
+ZEND_GET_MODULE(scrubjay)
+#endif

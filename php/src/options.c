@@ -1,0 +1,220 @@
+/* Options: those of php-memcached, those of libmemcached by number, and a few of ours. */
+#include "php_scrubjay.h"
+
+int sjx_serializer_by_name(const char *name)
+{
+    static const char *const NAMES[] = {"php", "igbinary", "json", "json_array", "msgpack"};
+    for (int at = 0; at < 5; at++) {
+        if (strcmp(name, NAMES[at]) == 0) {
+            return at + 1;
+        }
+    }
+    return 0;
+}
+
+static int compression_by_name(const char *name)
+{
+    static const char *const NAMES[] = {"zlib", "fastlz", "zstd"};
+    for (int at = 0; at < 3; at++) {
+        if (strcmp(name, NAMES[at]) == 0) {
+            return at + 1;
+        }
+    }
+    return 0;
+}
+
+void sjx_settings_init(sjx_settings *settings, bool drop_in)
+{
+    int serializer = sjx_serializer_by_name(SJX_G(serializer));
+    int compression = compression_by_name(SJX_G(compression_type));
+    settings->serializer = serializer != 0 ? serializer : drop_in ? SJX_SERIALIZER_PHP : SJX_SERIALIZER_MSGPACK;
+    settings->compression_type = compression != 0 ? compression : drop_in ? SJX_COMPRESSION_FASTLZ : SJX_COMPRESSION_ZSTD;
+    settings->compression = true;
+    settings->threshold = SJX_G(compression_threshold);
+    settings->saving = SJX_G(compression_factor) > 1 ? 1 - 1 / SJX_G(compression_factor) : 0;
+    settings->user_flags = -1;
+    settings->behavior[SJX_OPT_CONNECT_TIMEOUT] =
+        SJX_G(default_connect_timeout) > 0 ? SJX_G(default_connect_timeout) : 4000;
+    settings->behavior[SJX_OPT_POLL_TIMEOUT] = 5000;
+    settings->behavior[SJX_OPT_RETRY_TIMEOUT] = 2;
+    settings->behavior[SJX_OPT_SERVER_FAILURE_LIMIT] = 5;
+    settings->behavior[6] = 1;
+    if (SJX_G(default_consistent_hash)) {
+        settings->behavior[SJX_OPT_DISTRIBUTION] = SJX_DISTRIBUTION_CONSISTENT;
+    }
+}
+
+void sjx_option_get(sjx_object *object, zend_long option, zval *value)
+{
+    const sjx_settings *settings = &object->pool->settings;
+    switch (option) {
+    case SJX_OPT_COMPRESSION:
+        ZVAL_BOOL(value, settings->compression);
+        return;
+    case SJX_OPT_PREFIX_KEY:
+        ZVAL_STRINGL(value, settings->prefix, settings->prefix_len);
+        return;
+    case SJX_OPT_SERIALIZER:
+        ZVAL_LONG(value, settings->serializer);
+        return;
+    case SJX_OPT_COMPRESSION_TYPE:
+        ZVAL_LONG(value, settings->compression_type);
+        return;
+    case SJX_OPT_STORE_RETRY_COUNT:
+        ZVAL_LONG(value, settings->store_retry_count);
+        return;
+    case SJX_OPT_USER_FLAGS:
+        ZVAL_LONG(value, settings->user_flags);
+        return;
+    case SJX_OPT_VALUES:
+        ZVAL_LONG(value, settings->values);
+        return;
+    case SJX_OPT_COMPRESSION_THRESHOLD:
+        ZVAL_LONG(value, settings->threshold);
+        return;
+    case SJX_OPT_COMPRESSION_SAVING:
+        ZVAL_DOUBLE(value, settings->saving);
+        return;
+    case SJX_OPT_SCHEME:
+        ZVAL_STRING(value, settings->scheme == NULL ? "" : settings->scheme);
+        return;
+    }
+    if (option < 0 || option >= SJX_BEHAVIORS) {
+        sjx_set_code(object, SJX_RES_INVALID_ARGUMENTS);
+        ZVAL_FALSE(value);
+        return;
+    }
+    ZVAL_LONG(value, settings->behavior[option]);
+}
+
+static bool refused(sjx_object *object, const char *why)
+{
+    sjx_set_code(object, SJX_RES_INVALID_ARGUMENTS);
+    if (why != NULL) {
+        php_error_docref(NULL, E_WARNING, "%s", why);
+    }
+    return false;
+}
+
+static bool set_prefix(sjx_object *object, zval *value)
+{
+    sjx_settings *settings = &object->pool->settings;
+    zend_string *prefix = zval_get_string(value);
+    bool fits = ZSTR_LEN(prefix) < SJX_KEY_LEN_MAX && memchr(ZSTR_VAL(prefix), '\n', ZSTR_LEN(prefix)) == NULL &&
+                memchr(ZSTR_VAL(prefix), ' ', ZSTR_LEN(prefix)) == NULL;
+    if (fits) {
+        settings->prefix_len = ZSTR_LEN(prefix);
+        memcpy(settings->prefix, ZSTR_VAL(prefix), ZSTR_LEN(prefix));
+    } else {
+        sjx_set_code(object, SJX_RES_BAD_KEY_PROVIDED);
+        php_error_docref(NULL, E_WARNING, "bad key provided: a prefix has fewer than 250 bytes, without blanks and line ends");
+    }
+    zend_string_release(prefix);
+    return fits;
+}
+
+static bool set_scheme(sjx_object *object, zval *value)
+{
+    zend_string *name = zval_get_string(value);
+    sjx_set_text(&object->pool->settings.scheme, ZSTR_LEN(name) == 0 ? NULL : ZSTR_VAL(name), ZSTR_LEN(name));
+    zend_string_release(name);
+    sjx_pool_changed(object->pool);
+    return true;
+}
+
+static bool set_ours(sjx_object *object, zend_long option, zval *value)
+{
+    sjx_settings *settings = &object->pool->settings;
+    zend_long number = option == SJX_OPT_PREFIX_KEY || option == SJX_OPT_SCHEME ? 0 : zval_get_long(value);
+    switch (option) {
+    case SJX_OPT_COMPRESSION:
+        settings->compression = number != 0;
+        return true;
+    case SJX_OPT_PREFIX_KEY:
+        return set_prefix(object, value);
+    case SJX_OPT_SERIALIZER:
+        if (number < SJX_SERIALIZER_PHP || number > SJX_SERIALIZER_MSGPACK) {
+            return refused(object, "invalid serializer provided");
+        }
+        settings->serializer = (int)number;
+        return true;
+    case SJX_OPT_COMPRESSION_TYPE:
+        if (number < SJX_COMPRESSION_ZLIB || number > SJX_COMPRESSION_ZSTD) {
+            return refused(object, NULL);
+        }
+        settings->compression_type = (int)number;
+        return true;
+    case SJX_OPT_STORE_RETRY_COUNT:
+        settings->store_retry_count = number;
+        return true;
+    case SJX_OPT_USER_FLAGS:
+        if (number > 65535) {
+            sjx_set_code(object, SJX_RES_SUCCESS);
+            php_error_docref(NULL, E_WARNING, "MEMC_OPT_USER_FLAGS must be < 65535");
+            return false;
+        }
+        settings->user_flags = number < 0 ? -1 : number;
+        return true;
+    case SJX_OPT_VALUES:
+        if (number != SJX_VALUES_MEMCACHED && number != SJX_VALUES_MEMCACHE) {
+            return refused(object, "invalid layout of values provided");
+        }
+        settings->values = (int)number;
+        return true;
+    case SJX_OPT_COMPRESSION_THRESHOLD:
+        settings->threshold = MAX(number, 0);
+        return true;
+    case SJX_OPT_COMPRESSION_SAVING:
+        if (zval_get_double(value) < 0 || zval_get_double(value) > 1) {
+            return refused(object, "the saving is a part, from 0 to 1");
+        }
+        settings->saving = zval_get_double(value);
+        return true;
+    case SJX_OPT_SCHEME:
+        return set_scheme(object, value);
+    }
+    return refused(object, "there is no such option");
+}
+
+/* What follows from one of libmemcached's options for others. */
+static bool set_behavior(sjx_object *object, zend_long option, zend_long number)
+{
+    zend_long *behavior = object->pool->settings.behavior;
+    switch (option) {
+    case SJX_OPT_LIBKETAMA_COMPATIBLE:
+        behavior[SJX_OPT_HASH] = number != 0 ? SJX_HASH_MD5 : 0;
+        behavior[17] = behavior[SJX_OPT_HASH];
+        behavior[SJX_OPT_DISTRIBUTION] = number != 0 ? SJX_DISTRIBUTION_WEIGHTED : SJX_DISTRIBUTION_MODULA;
+        break;
+    case SJX_OPT_DISTRIBUTION:
+        if (number != SJX_DISTRIBUTION_MODULA && number != SJX_DISTRIBUTION_CONSISTENT &&
+            number != SJX_DISTRIBUTION_WEIGHTED && number != SJX_DISTRIBUTION_BUCKETS) {
+            return refused(object, "error setting memcached option: INVALID ARGUMENTS");
+        }
+        break;
+    case SJX_OPT_HASH:
+        if (number < 0 || number > 10) {
+            return true;
+        }
+        break;
+    }
+    behavior[option] = number;
+    if (option != SJX_OPT_NOREPLY && option != SJX_OPT_BUFFER_WRITES && option != SJX_OPT_VERIFY_KEY &&
+        option != SJX_OPT_HASH_WITH_PREFIX_KEY) {
+        sjx_pool_changed(object->pool);
+    }
+    return true;
+}
+
+bool sjx_option_set(sjx_object *object, zend_long option, zval *value)
+{
+    sjx_set_code(object, SJX_RES_SUCCESS);
+    if (option < 0) {
+        return set_ours(object, option, value);
+    }
+    if (option >= SJX_BEHAVIORS) {
+        return refused(object, "error setting memcached option: INVALID ARGUMENTS");
+    }
+    zend_long number = zval_get_long(value);
+    return object->pool->settings.behavior[option] == number || set_behavior(object, option, number);
+}

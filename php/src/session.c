@@ -1,0 +1,6 @@
+/* Sessions. */
+#include "php_scrubjay.h"
+
+void sjx_session_register(bool drop_in)
+{
+}
