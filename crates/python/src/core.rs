@@ -587,13 +587,13 @@ impl Core {
 
     /// Drops all connections; new ones are made when they are needed.
     fn close(&self) -> PyResult<()> {
-        drop(self.renew()?);
-        Ok(())
-    }
-
-    /// In a forked child: the connections are the parent's, and so are the threads that served them. Nothing of them is touched.
-    fn forget(&self) -> PyResult<()> {
-        std::mem::forget(self.renew()?);
+        let new = Client::new(self.config.clone()).map_err(|error| failure::of_config(&error))?;
+        let old = std::mem::replace(
+            &mut *self.client.lock().unwrap_or_else(PoisonError::into_inner),
+            new,
+        );
+        // What is being asked still gets its replies; then its connections end.
+        drop(old);
         Ok(())
     }
 
@@ -653,12 +653,6 @@ impl Core {
             default: or_none(key.py(), default),
             cas_default: or_none(key.py(), cas_default),
         }
-    }
-
-    fn renew(&self) -> PyResult<Client> {
-        let new = Client::new(self.config.clone()).map_err(|error| failure::of_config(&error))?;
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(std::mem::replace(&mut *client, new))
     }
 
     fn completions(&self) -> PyResult<&Completions> {

@@ -63,8 +63,6 @@ class Core:
         """The server of a key, counted from 0."""
     def close(self) -> None:
         """Drops all connections; new ones are made when they are needed."""
-    def forget(self) -> None:
-        """For a forked child: leaves the parent's connections alone."""
     def fileno(self) -> int:
         """What an event loop is to watch."""
     def deliver(self) -> None:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
-import weakref
 from typing import Any, Callable, Iterable, Optional, Union
 
 from scrubjay import _admin, _settings
 from scrubjay._core import Core
-
-#: Clients whose connections a forked child must not touch.
-_alive: weakref.WeakSet[Core] = weakref.WeakSet()
-
 
 class KeepaliveOpts:
     """pymemcache's keepalive settings. They are checked and have no effect: what is silent is found out by time-outs."""
@@ -89,7 +83,6 @@ class Client(Core):
         )
         self = super().__new__(cls, made)
         self._admin = _admin.Admin(made["servers"], timeout, dict(made["options"]).get("login"))
-        _alive.add(self)
         return self
 
     @staticmethod
@@ -210,11 +203,3 @@ class HashClient(Client):
     @staticmethod
     def _raised(ignore_exc: bool) -> str:
         return "nothing" if ignore_exc else "all"
-
-
-def _forget_connections() -> None:
-    for client in list(_alive):
-        client.forget()
-
-
-os.register_at_fork(after_in_child=_forget_connections)
