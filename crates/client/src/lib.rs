@@ -39,7 +39,6 @@ pub mod tls;
 pub mod udp;
 pub mod value;
 
-
 pub use cache::{Cache, CacheError, ComputeError, LeaseOptions, Many, Put, Ttl};
 pub use client::{Call, Client, Route};
 pub use config::Config;

@@ -117,6 +117,22 @@ enum Progress {
     Close,
 }
 
+impl Progress {
+    /// The bytes that are done with, and how the call ends, unless it goes on.
+    fn end(self) -> (usize, Option<Next>) {
+        match self {
+            Progress::Consumed(len) => (len, None),
+            Progress::Wait(len) => (len, Some(Next::Wait)),
+            Progress::Partial(len) => (len, Some(Next::Partial)),
+            Progress::Yield(len) => (len, Some(Next::Again)),
+            Progress::Rest => (0, Some(Next::Rest)),
+            Progress::Soon => (0, Some(Next::Soon)),
+            Progress::Fed(len) => (len, Some(Next::Fed)),
+            Progress::Close => (0, Some(Next::Close)),
+        }
+    }
+}
+
 /// Handles as many requests as `input` holds, but at most a fair share.
 pub(super) fn handle(
     state: &mut TextState,
@@ -124,14 +140,28 @@ pub(super) fn handle(
     input: &[u8],
     output: &mut Output<PinnedSlice>,
 ) -> Handled {
-    let (mut consumed, mut fetched, mut line) = (0, 0, None);
+    let mut line = None;
+    let handled = handle_steps(state, context, input, output, &mut line);
+    context.note_last(line.map(|line| last::of_line(&input[line..])));
+    handled
+}
+
+/// As [`handle`]; `line` becomes where the last line begins.
+fn handle_steps(
+    state: &mut TextState,
+    context: &mut Context<'_>,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+    line: &mut Option<usize>,
+) -> Handled {
+    let (mut consumed, mut fetched) = (0, 0);
     for _ in 0..context.requests_per_call() {
         let rest = &input[consumed..];
         if consumed >= fetched && matches!(state.step, Step::Line) {
             fetched = consumed + ahead::fetch_lines(context.worker, rest);
         }
         if matches!(state.step, Step::Line) && !rest.is_empty() {
-            line = Some(consumed);
+            *line = Some(consumed);
         }
         let progress = match &mut state.step {
             Step::Line if context.is_due() => measured(handle_line, &mut state.step, context, rest, output),
@@ -149,42 +179,16 @@ pub(super) fn handle(
             Step::Dump(_) => list_keys(&mut state.step, context, output.bytes()),
             Step::Watch(watcher) => feed(watcher, rest, output.bytes()),
         };
-        let next = match progress {
-            Progress::Consumed(len) => {
-                consumed += len;
-                if output.len() < OUTPUT_PER_CALL {
-                    continue;
-                }
-                Next::Again
-            }
-            Progress::Wait(len) => {
-                consumed += len;
-                if consumed < input.len() {
-                    Next::Partial
-                } else {
-                    Next::Wait
-                }
-            }
-            Progress::Partial(len) => {
-                consumed += len;
-                Next::Partial
-            }
-            Progress::Yield(len) => {
-                consumed += len;
-                Next::Again
-            }
-            Progress::Rest => Next::Rest,
-            Progress::Soon => Next::Soon,
-            Progress::Fed(len) => {
-                consumed += len;
-                Next::Fed
-            }
-            Progress::Close => Next::Close,
+        let (len, next) = progress.end();
+        consumed += len;
+        let next = match next {
+            None if output.len() < OUTPUT_PER_CALL => continue,
+            None => Next::Again,
+            Some(Next::Wait) if consumed < input.len() => Next::Partial,
+            Some(next) => next,
         };
-        context.note_last(line.map(|line| last::of_line(&input[line..])));
         return Handled { consumed, next };
     }
-    context.note_last(line.map(|line| last::of_line(&input[line..])));
     let next = match state.step {
         _ if consumed < input.len() => Next::Again,
         Step::Line => Next::Wait,
