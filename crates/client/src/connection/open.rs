@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use super::stream::Stream;
+use super::stream::{Stream, Wire};
 use super::{Connection, Patience};
 use crate::config::{Config, Login};
 use crate::placement::Server;
