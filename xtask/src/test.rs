@@ -55,7 +55,14 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         let (success, output) = capture(&mut command);
         Outcome::counted(success, output)
     });
-    steps.step("interleavings of the engine", || interleavings(&root, &target));
+    steps.step("interleavings of the engine", || {
+        let arguments = ["-p", "scrubjay-sim", "--test", "interleavings"];
+        interleavings(&root, &target, &arguments)
+    });
+    steps.step("interleavings on a connection", || {
+        let arguments = ["-p", "scrubjay-client", "--lib", "model"];
+        interleavings(&root, &target, &arguments)
+    });
     steps.step("instructions", || match instructions::obstacle() {
         Some(why) => Outcome::Skipped(why),
         None => Outcome::of(instructions::run(&root, &target, cargo(&root), false)),
@@ -70,18 +77,11 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
     steps.finish()
 }
 
-/// The whole engine under random interleavings.
-fn interleavings(root: &Path, target: &Path) -> Outcome {
+/// Tests under random interleavings.
+fn interleavings(root: &Path, target: &Path, arguments: &[&str]) -> Outcome {
     let mut command = cargo(root);
-    let arguments = [
-        "test",
-        "--locked",
-        "-p",
-        "scrubjay-sim",
-        "--test",
-        "interleavings",
-    ];
     command
+        .args(["test", "--locked"])
         .args(arguments)
         .env("RUSTFLAGS", "--cfg shuttle")
         .env("CARGO_TARGET_DIR", target.join("shuttle"));

@@ -23,6 +23,8 @@ pub mod whole {
         Mutex, MutexGuard, TryLockError,
         atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     };
+    #[cfg(not(shuttle))]
+    pub use std::thread::{self, Thread};
 
     #[cfg(shuttle)]
     pub use super::stepped::{
@@ -30,6 +32,8 @@ pub mod whole {
     };
     #[cfg(shuttle)]
     pub use shuttle::sync::{Mutex, MutexGuard, TryLockError};
+    #[cfg(shuttle)]
+    pub use shuttle::thread::{self, Thread};
     #[cfg(shuttle)]
     pub use std::sync::atomic::Ordering;
 }

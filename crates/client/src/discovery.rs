@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::client::Shared;
 use crate::config::{Apart, Config, ConfigError, show_server};
-use crate::connection::{Patience, stream::Stream};
+use crate::connection::{
+    Patience,
+    stream::{Stream, Wire},
+};
 use crate::event::What;
 use crate::placement::Server;
 use crate::protocol::Output;

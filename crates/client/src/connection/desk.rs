@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rustix::event::EventfdFlags;
+use scrubjay_base::sync::whole::{Mutex, MutexGuard, Thread, thread};
 
 use super::Delivered;
 
@@ -40,8 +40,8 @@ impl Desk {
     /// A desk for this thread.
     pub(crate) fn new() -> Arc<Desk> {
         Arc::new(Desk {
-            tray: Mutex::default(),
-            thread: std::thread::current(),
+            tray: Mutex::new(Tray::default()),
+            thread: thread::current(),
             bell: OnceLock::new(),
         })
     }
@@ -125,14 +125,14 @@ impl Desk {
                 return;
             }
             match until {
-                None => std::thread::park(),
+                None => thread::park(),
                 Some(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         self.get_up();
                         return;
                     }
-                    std::thread::park_timeout(left);
+                    thread::park_timeout(left);
                 }
             }
         }
@@ -141,6 +141,12 @@ impl Desk {
     /// The thread is about to wait for sockets and its bell; not if it has been woken already.
     pub(crate) fn start_polling(&self) -> bool {
         self.lie_down(Asleep::Polling)
+    }
+
+    /// Whether it has been woken since it lay down, for a simulated wait.
+    #[cfg(all(test, shuttle))]
+    pub(super) fn is_called(&self) -> bool {
+        self.tray().called
     }
 
     /// It has waited.

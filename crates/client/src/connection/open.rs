@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Instant;
 
-use super::stream::Stream;
+use super::stream::{Stream, Wire};
 use super::{Connection, Patience};
 use crate::config::{Config, Login};
 use crate::placement::Server;

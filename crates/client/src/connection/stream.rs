@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
 
-use super::Patience;
+use super::{Desk, Patience};
 use crate::config::Config;
 use crate::placement::Server;
 use crate::protocol::Output;
@@ -20,6 +20,23 @@ const SLICES_MAX: usize = 16;
 /// What a wait may be longer than asked for, so that it is one system call instead of two.
 const SLACK: Duration = Duration::from_millis(1);
 
+/// What a connection needs of its socket.
+pub(crate) trait Wire {
+    /// Writes what the system takes, with one call as a rule. [`ErrorKind::WouldBlock`] if it takes nothing.
+    fn send(&self, output: &Output) -> Result<usize>;
+    /// Reads what is there, waiting for it as long as the patience lasts; 0 if the peer has ended.
+    /// [`ErrorKind::WouldBlock`] if nothing came.
+    fn receive(&self, buffer: &mut [u8], patience: &Patience) -> Result<usize>;
+    /// Reads what is there.
+    fn receive_now(&self, buffer: &mut [u8]) -> Result<usize>;
+    /// Whether nothing has come, without taking it.
+    fn is_quiet(&self) -> Quiet;
+    /// Waits until something can be written, or read if that is to be waited for, too, or the desk is called. Gives
+    /// whether there is something to read.
+    fn wait(&self, reading: bool, desk: &Desk, patience: &Patience) -> bool;
+}
+
+/// A connected socket.
 #[derive(Debug)]
 pub(crate) struct Stream {
     socket: OwnedFd,
@@ -64,9 +81,10 @@ impl Stream {
             read_timeout,
         })
     }
+}
 
-    /// Writes what the system takes, with one call as a rule. [`ErrorKind::WouldBlock`] if it takes nothing.
-    pub(crate) fn send(&self, output: &Output) -> Result<usize> {
+impl Wire for Stream {
+    fn send(&self, output: &Output) -> Result<usize> {
         let mut slices = output.slices();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let (Some(first), second) = (slices.next(), slices.next()) else {
@@ -89,9 +107,7 @@ impl Stream {
         })?)
     }
 
-    /// Reads what is there, waiting for it as long as the patience lasts; 0 if the peer has ended.
-    /// [`ErrorKind::WouldBlock`] if nothing came.
-    pub(crate) fn receive(&self, buffer: &mut [u8], patience: &Patience) -> Result<usize> {
+    fn receive(&self, buffer: &mut [u8], patience: &Patience) -> Result<usize> {
         let left = patience.left();
         if left + SLACK >= self.read_timeout {
             let (len, _) = rustix::net::recv(&self.socket, buffer, RecvFlags::empty()).or_else(again)?;
@@ -105,19 +121,36 @@ impl Stream {
         self.receive_now(buffer)
     }
 
-    /// Reads what is there.
-    pub(crate) fn receive_now(&self, buffer: &mut [u8]) -> Result<usize> {
+    fn receive_now(&self, buffer: &mut [u8]) -> Result<usize> {
         let (len, _) = rustix::net::recv(&self.socket, buffer, RecvFlags::DONTWAIT).or_else(again)?;
         Ok(len)
     }
 
-    /// Whether nothing has come, without taking it.
-    pub(crate) fn is_quiet(&self) -> Quiet {
+    fn is_quiet(&self) -> Quiet {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         match rustix::net::recv(&self.socket, &mut [0u8; 1], flags) {
             Err(Errno::AGAIN | Errno::INTR) => Quiet::Yes,
             _ => Quiet::No,
         }
+    }
+    fn wait(&self, reading: bool, desk: &Desk, patience: &Patience) -> bool {
+        if !desk.start_polling() {
+            return false;
+        }
+        let input = if reading {
+            PollFlags::IN
+        } else {
+            PollFlags::empty()
+        };
+        let bell = desk.bell();
+        let mut fds = vec![PollFd::new(&self.socket, PollFlags::OUT | input)];
+        fds.extend(bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
+        // If it cannot wait, the caller tries again until the time is up.
+        let _ = poll(&mut fds, Some(patience.left()));
+        let found = fds[0].revents();
+        let rung = fds.get(1).is_some_and(|bell| !bell.revents().is_empty());
+        desk.stop_polling(rung);
+        found.intersects(PollFlags::IN | PollFlags::ERR | PollFlags::HUP)
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use rustix::event::PollFlags;
 
+use super::stream::Wire;
 use super::{Caller, Connection, Desk, Guard, Waiter};
 use crate::protocol::{Refused, Request};
 
