@@ -8,10 +8,10 @@ use std::time::Duration;
 use scrubjay_client::admin::{Admin, AdminError};
 use scrubjay_client::protocol::Form;
 use scrubjay_client::value::Value;
-use scrubjay_client::{Cache, Client, ComputeError, LeaseOptions, Ttl};
+use scrubjay_client::{Cache, Client, ComputeError, Config, LeaseOptions, Ttl};
 
 use crate::cache::{FORMS, MINUTE, cache, config, everywhere};
-use crate::kit::{PATIENCE, Server};
+use crate::kit::{Dir, PATIENCE, Server};
 
 /// Patient, so that a slow machine computes nothing twice.
 const OPTIONS: LeaseOptions = LeaseOptions {
@@ -221,5 +221,24 @@ fn versions_and_statistics_of_one_server() {
             ));
             assert!(admin.version().is_ok(), "a refusal ends nothing");
         }
+    }
+}
+
+#[test]
+fn an_admin_logs_in_before_it_asks() {
+    let dir = Dir::new();
+    let users = dir.path("users");
+    std::fs::write(&users, "jay:acorn\n").expect("writable");
+    let line = format!("-m 64 -Y {}", users.display());
+    for server in [Server::start(&line), Server::start_memcached(&line)] {
+        let mut config = config(&[&server], Form::Meta);
+        let connect = |config: &Config| Admin::connect(&config.servers[0], config);
+        let mut login = |password: &str| {
+            config.set("login", &format!("jay:{password}")).expect("a login");
+            connect(&config)
+        };
+        assert!(matches!(login("oak"), Err(AdminError::Refused { .. })));
+        let mut admin = login("acorn").expect("the right password");
+        assert!(!admin.stats("").expect("rows").is_empty());
     }
 }
