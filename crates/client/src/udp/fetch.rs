@@ -303,7 +303,7 @@ impl<'a> Fetch<'a> {
         learnt
             .patience
             .answered(now.saturating_duration_since(asked.sent));
-        if !self.read(&mut asked, reply) {
+        if !self.read(&mut asked, reply, true) {
             self.learnt.counts.strangers += 1;
             self.learnt.resting.insert(id, now + ID_REST);
         } else if asked.form.is_none() {
@@ -324,11 +324,17 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Takes what a reply says, or its beginning; gives whether all of it is a reply to this request. If not, none of it is
+    /// Takes what a reply says, all of it or its beginning; gives whether it is one to this request. If not, nothing of it is
     /// believed.
-    fn read(&mut self, asked: &mut Asked, reply: &[u8]) -> bool {
+    fn read(&mut self, asked: &mut Asked, reply: &[u8], all: bool) -> bool {
         let mut replies = Replies::new();
         if asked.conversation.feed(reply, &mut replies).is_err() {
+            return false;
+        }
+        // An error may stand for the rest, and the first request of all is there to see what is answered.
+        let has_error = matches!(replies.last(), Some((_, Ok(Reply::Error(_)))));
+        let is_short = asked.conversation.outstanding() > 0 && asked.form.is_some() && !has_error;
+        if all && is_short {
             return false;
         }
         for (ticket, reply) in replies {
@@ -384,7 +390,7 @@ impl<'a> Fetch<'a> {
                 continue;
             };
             let beginning = asked.message.beginning();
-            self.read(&mut asked, &beginning);
+            self.read(&mut asked, &beginning, false);
             let learnt = &mut *self.learnt;
             learnt.counts.lost_requests += 1;
             if learnt.window.lost(asked.keys.len(), asked.number) {
@@ -419,7 +425,7 @@ impl<'a> Fetch<'a> {
     pub(super) fn end(mut self, now: Instant) -> Vec<Outcome> {
         for (id, mut asked) in std::mem::take(&mut self.asked) {
             let beginning = asked.message.beginning();
-            self.read(&mut asked, &beginning);
+            self.read(&mut asked, &beginning, false);
             self.learnt.window.dropped(asked.keys.len());
             self.learnt.resting.insert(id, now + ID_REST);
         }
