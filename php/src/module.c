@@ -2,6 +2,7 @@
 #include "php_scrubjay.h"
 #include "php_ini.h"
 #include "ext/standard/info.h"
+#include "functions.h"
 
 ZEND_DECLARE_MODULE_GLOBALS(scrubjay)
 
@@ -76,12 +77,28 @@ static const zend_module_dep DEPENDENCIES[] = {
     ZEND_MOD_END
 };
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_serialize, 0, 1, MAY_BE_STRING | MAY_BE_FALSE)
+    ZEND_ARG_TYPE_INFO(0, value, IS_MIXED, 0)
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, serializer, IS_LONG, 0, "Scrubjay::SERIALIZER_MSGPACK")
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_unserialize, 0, 1, IS_MIXED, 0)
+    ZEND_ARG_TYPE_INFO(0, bytes, IS_STRING, 0)
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, serializer, IS_LONG, 0, "Scrubjay::SERIALIZER_MSGPACK")
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry FUNCTIONS[] = {
+    PHP_FE(scrubjay_serialize, arginfo_serialize)
+    PHP_FE(scrubjay_unserialize, arginfo_unserialize)
+    PHP_FE_END
+};
+
 zend_module_entry scrubjay_module_entry = {
     STANDARD_MODULE_HEADER_EX,
     NULL,
     DEPENDENCIES,
     "scrubjay",
-    NULL,
+    FUNCTIONS,
     PHP_MINIT(scrubjay),
     PHP_MSHUTDOWN(scrubjay),
     NULL,

@@ -1,0 +1,204 @@
+<?php
+// Our extension against php-memcached, php-igbinary and PHP's own serializers, in one process and one run.
+//
+// usage: php -d extension=target/native/php/modules/scrubjay.so bench/php.php [SERVER-BINARY [WORD...]]
+//
+// Starts four servers (scrubjay, or memcached itself) on free ports. Each figure is the best of several rounds in which the
+// contestants take turns. Needs php-memcached, php-igbinary and php-msgpack. With words, only parts whose name has one of them.
+
+const ROUNDS = 7;
+
+$binary = $argv[1] ?? 'target/release/scrubjay';
+$words = array_slice($argv, 2);
+
+/** Starts servers; their ports. They end with this process. */
+function servers(string $binary, int $count): array
+{
+    static $processes = [];
+    $ports = [];
+    for ($number = 0; $number < $count; $number++) {
+        $file = tempnam(sys_get_temp_dir(), 'port');
+        $command = [$binary, '-l', '127.0.0.1', '-p', '-1', '-U', '0', '-m', '256', '-t', '1'];
+        if (posix_getuid() === 0) {
+            array_push($command, '-u', 'root');
+        }
+        $processes[] = proc_open($command, [], $pipes, null, ['MEMCACHED_PORT_FILENAME' => $file] + getenv());
+        while (!preg_match('/(\d+)\s*$/m', file_get_contents($file), $match)) {
+            usleep(1000);
+        }
+        unlink($file);
+        $ports[] = (int) $match[1];
+    }
+    register_shutdown_function(function () use (&$processes) {
+        array_map('proc_terminate', $processes);
+        $processes = [];
+    });
+    return $ports;
+}
+
+/** The best time of each contestant, in seconds; they take turns. */
+function best(array $contestants, int $rounds = ROUNDS): array
+{
+    $best = array_fill_keys(array_keys($contestants), INF);
+    for ($round = 0; $round < $rounds; $round++) {
+        foreach ($contestants as $name => $run) {
+            $start = hrtime(true);
+            $run();
+            $best[$name] = min($best[$name], (hrtime(true) - $start) / 1e9);
+        }
+    }
+    return $best;
+}
+
+function part(string $name): bool
+{
+    global $words;
+    $wanted = !$words || array_filter($words, fn ($word) => str_contains($name, $word));
+    if ($wanted) {
+        echo "\n$name\n";
+    }
+    return (bool) $wanted;
+}
+
+function connected(string $class, array $ports, ?string $id = null): object
+{
+    $client = new $class($id);
+    foreach ($client->getServerList() ? [] : $ports as $port) {
+        $client->addServer('127.0.0.1', $port);
+    }
+    $client->setOption($class::OPT_TCP_NODELAY, 1);
+    return $client;
+}
+
+$ports = servers($binary, 4);
+
+if (part('loops of single calls, one server (thousand calls/s; ratio to php-memcached)')) {
+    $calls = 10000;
+    foreach ([16, 1000, 10000] as $len) {
+        $value = random_bytes($len);
+        $theirs = connected('Memcached', [$ports[0]]);
+        $ours = connected('Scrubjay', [$ports[0]]);
+        foreach ([$theirs, $ours] as $client) {
+            $client->setOption($client::OPT_COMPRESSION, false);
+        }
+        foreach (['set', 'get', 'delete'] as $method) {
+            $run = fn ($client) => function () use ($client, $method, $value, $calls) {
+                for ($number = 0; $number < $calls; $number++) {
+                    $method === 'set' ? $client->set("key:$number", $value) : $client->$method("key:$number");
+                }
+            };
+            $best = best(['theirs' => $run($theirs), 'ours' => $run($ours)], $method === 'delete' ? 1 : ROUNDS);
+            printf("  %-6s %6d bytes  theirs %6.1f  ours %6.1f  ratio %.2f\n", $method, $len, $calls / $best['theirs'] / 1e3,
+                $calls / $best['ours'] / 1e3, $best['theirs'] / $best['ours']);
+        }
+    }
+}
+
+if (part('arrays of 20 rows: set and get, each with its default serializer (thousand calls/s)')) {
+    $rows = array_map(fn ($id) => ['id' => $id, 'name' => "name $id", 'price' => $id / 3, 'tags' => ['a', 'b']], range(1, 20));
+    $theirs = connected('Memcached', [$ports[0]]);
+    $ours = connected('Scrubjay', [$ports[0]]);
+    $igbinary = connected('Memcached', [$ports[0]]);
+    $igbinary->setOption(Memcached::OPT_SERIALIZER, Memcached::SERIALIZER_IGBINARY);
+    $run = fn ($client, $key) => function () use ($client, $key, $rows) {
+        for ($number = 0; $number < 5000; $number++) {
+            $client->set($key, $rows);
+            $client->get($key);
+        }
+    };
+    $best = best(['theirs' => $run($theirs, 'a'), 'theirs with igbinary' => $run($igbinary, 'b'), 'ours' => $run($ours, 'c')]);
+    foreach ($best as $name => $time) {
+        printf("  %-24s %6.1f  ratio %.2f\n", $name, 10000 / $time / 1e3, $best['theirs'] / $time);
+    }
+}
+
+if (part('getMulti and setMulti of 100 keys over four servers (batches/s; ratio to php-memcached)')) {
+    $theirs = connected('Memcached', $ports);
+    $ours = connected('Scrubjay', $ports);
+    $items = [];
+    for ($number = 0; $number < 100; $number++) {
+        $items["multi:$number"] = str_repeat('v', 100);
+    }
+    foreach (['setMulti' => $items, 'getMulti' => array_keys($items)] as $method => $argument) {
+        $run = fn ($client) => function () use ($client, $method, $argument) {
+            for ($number = 0; $number < 300; $number++) {
+                $client->$method($argument);
+            }
+        };
+        $best = best(['theirs' => $run($theirs), 'ours' => $run($ours)]);
+        printf("  %-9s theirs %7.0f  ours %7.0f  ratio %.2f\n", $method, 300 / $best['theirs'], 300 / $best['ours'],
+            $best['theirs'] / $best['ours']);
+    }
+}
+
+if (part('the articles\' array, and others: encode and decode (ms), bytes')) {
+    $serializers = [
+        'json' => ['json_encode', fn ($bytes) => json_decode($bytes, true)],
+        'serialize' => ['serialize', 'unserialize'],
+        'igbinary' => ['igbinary_serialize', 'igbinary_unserialize'],
+        'msgpack' => ['msgpack_serialize', 'msgpack_unserialize'],
+        'our igbinary' => [fn ($value) => scrubjay_serialize($value, Scrubjay::SERIALIZER_IGBINARY),
+            fn ($bytes) => scrubjay_unserialize($bytes, Scrubjay::SERIALIZER_IGBINARY)],
+        'our msgpack' => ['scrubjay_serialize', 'scrubjay_unserialize'],
+    ];
+    $mixed = [];
+    for ($number = 0; $number < 50000; $number++) {
+        $mixed["row:$number"] = ['id' => $number, 'name' => "名字 $number", 'ratio' => $number / 7, 'on' => true, 'tags' => ['红', '绿', $number]];
+    }
+    $arrays = [
+        'array_fill(0, 1000000, rand(1, 9999))' => array_fill(0, 1000000, mt_rand(1000, 9999)),
+        'a tenth of it' => array_fill(0, 100000, mt_rand(1000, 9999)),
+        '1000000 different numbers' => array_map(fn () => mt_rand(1, 9999), range(1, 1000000)),
+        '50000 rows with Chinese text' => $mixed,
+    ];
+    ini_set('memory_limit', '2G');
+    foreach ($arrays as $name => $value) {
+        echo "  $name\n";
+        foreach ($serializers as $serializer => [$encode, $decode]) {
+            $bytes = $encode($value);
+            if ($decode($bytes) !== $value) {
+                echo "    $serializer does not give the value back\n";
+            }
+            $best = best(['encode' => fn () => $encode($value), 'decode' => fn () => $decode($bytes)]);
+            printf("    %-13s encode %7.1f  decode %7.1f  %9d bytes\n", $serializer, $best['encode'] * 1e3, $best['decode'] * 1e3, strlen($bytes));
+        }
+    }
+}
+
+if (part('set-up of four servers and the first get (ms), by weight')) {
+    foreach ([1, 2, 10, 50, 100] as $weight) {
+        $run = fn ($class, $id) => function () use ($class, $id, $weight, $ports) {
+            $client = new $class($id);
+            $client->setOption($class::OPT_LIBKETAMA_COMPATIBLE, true);
+            if (!$client->getServerList()) {
+                foreach ($ports as $number => $port) {
+                    $client->addServer('127.0.0.1', $port, $number === 0 ? $weight : 1);
+                }
+            }
+            $client->get('first');
+        };
+        $best = best(['theirs' => $run('Memcached', null), 'ours' => $run('Scrubjay', null), 'ours, persistent' => $run('Scrubjay', "w$weight")], 20);
+        printf("  weight %3d ", $weight);
+        foreach ($best as $name => $time) {
+            printf(" %s %.3f", $name, $time * 1e3);
+        }
+        echo "\n";
+    }
+}
+
+if (part('first get of a persistent client against the steady one (us)')) {
+    connected('Scrubjay', $ports, 'steady')->set('k', 'v');
+    $first = INF;
+    for ($round = 0; $round < 20; $round++) {
+        $client = connected('Scrubjay', $ports, 'steady');
+        $start = hrtime(true);
+        $client->get('k');
+        $first = min($first, hrtime(true) - $start);
+    }
+    $steady = best(['get' => function () use ($client) {
+        for ($number = 0; $number < 1000; $number++) {
+            $client->get('k');
+        }
+    }])['get'] / 1000;
+    printf("  first %.1f  steady %.1f  ratio %.2f\n", $first / 1e3, $steady * 1e6, $first / 1e9 / $steady);
+}
