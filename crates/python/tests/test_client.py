@@ -216,7 +216,10 @@ def test_what_is_not_there_is_an_os_error_unless_ignored(key):
 
 def test_a_server_that_says_nothing_is_timed_out(key):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = Client(silent.getsockname(), timeout=0.05)
+        with pytest.raises(ConnectionError):
+            Client(silent.getsockname(), timeout=0.05).get(key)
+        # Classic: nothing is asked when the connection is made.
+        client = Client(silent.getsockname(), timeout=0.05, form="classic")
         with pytest.raises(TimeoutError) as raised:
             client.get(key)
         assert isinstance(raised.value, scrubjay.MemcacheServerError)
