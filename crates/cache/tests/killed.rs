@@ -127,6 +127,11 @@ impl Journal {
         [self.word(3), self.word(4)]
     }
 
+    /// The process that has begun to take the cache up.
+    fn taker(&self) -> &AtomicU64 {
+        self.word(5)
+    }
+
     /// `DELETE` set: it is being deleted.
     fn begun(&self, key: u64) -> &AtomicU64 {
         self.word(WORDS + 2 * key as usize)
@@ -236,6 +241,11 @@ fn a_child_writes_until_it_is_killed() {
     let Ok(told) = std::env::var(TOLD) else {
         return;
     };
+    // One thread's panic must not leave the others at work: whoever waits for this process would not hear of it.
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("{panic}");
+        std::process::exit(101);
+    }));
     let words: Vec<&str> = told.split(' ').collect();
     let [cache_path, journal_path, plan, seed] = words[..] else {
         panic!("{told}");
@@ -245,6 +255,9 @@ fn a_child_writes_until_it_is_killed() {
     let journal = Journal::map(MemoryFile::at(journal_path.as_ref()).unwrap());
     let file = MemoryFile::at(cache_path.as_ref()).unwrap();
     let claim = file.claim().expect("nobody else uses it");
+    journal
+        .taker()
+        .store(u64::from(std::process::id()), Ordering::SeqCst);
     let (cache, clock) = take_up(file, &plan);
     let mut tasks: Vec<(String, Box<dyn FnOnce() + Send>)> = vec![];
     for writer in 0..plan.writers {
@@ -356,13 +369,20 @@ fn run(number: usize) {
             .spawn();
         let mut child = Victim(child.unwrap());
         let goal = journal.done().load(Ordering::SeqCst) + 1 + drawn % 20_000;
-        while journal.done().load(Ordering::SeqCst) < goal {
+        let pid = u64::from(child.0.id());
+        // One in three dies while it takes up what another one left that died, or soon after.
+        let is_reached = || match round % 3 {
+            2 => journal.taker().load(Ordering::SeqCst) == pid,
+            _ => journal.done().load(Ordering::SeqCst) >= goal,
+        };
+        while !is_reached() {
             assert!(
                 child.0.try_wait().unwrap().is_none(),
                 "{what}: the child ended by itself"
             );
             std::thread::yield_now();
         }
+        (0..drawn % 100_000).for_each(|_| std::hint::spin_loop());
         drop(child);
         let claim = file.claim().expect("it is dead");
         let (cache, clock) = take_up(file.try_clone().unwrap(), &plan);

@@ -2,7 +2,9 @@
 
 use scrubjay_protocol::binary::{OPCODES, Opcode};
 use scrubjay_protocol::command::{COMMANDS, find};
-use scrubjay_protocol::tokens::next_token;
+
+/// No verb is longer.
+const VERB_LEN_MAX: usize = 24;
 
 /// From this number on, the opcodes of the binary protocol.
 const PACKETS: u8 = 128;
@@ -11,8 +13,10 @@ const _: () = assert!(COMMANDS.len() < PACKETS as usize && OPCODES.len() <= PACK
 
 /// The number of the command that a line begins with, 0 if it is none.
 pub(super) fn of_line(line: &[u8]) -> u8 {
-    let verb = next_token(line).map_or(&b""[..], |(verb, _)| verb);
-    let row = find(verb).map(|command| std::ptr::from_ref(command).addr() - COMMANDS.as_ptr().addr());
+    let end = line.iter().take(VERB_LEN_MAX + 1).position(|byte| *byte <= b' ');
+    let row = end
+        .and_then(|end| find(&line[..end]))
+        .map(|command| std::ptr::from_ref(command).addr() - COMMANDS.as_ptr().addr());
     row.map_or(0, |offset| (offset / size_of_val(&COMMANDS[0])) as u8 + 1)
 }
 
@@ -42,8 +46,11 @@ mod tests {
     #[test]
     fn every_command_is_told_by_its_number() {
         for command in COMMANDS {
-            let line = format!("{} key\r\n", command.verb);
-            assert_eq!(name(of_line(line.as_bytes())), Some(command.verb));
+            assert!(command.verb.len() <= super::VERB_LEN_MAX);
+            for end in [" key\r\n", "\r\n", "\n"] {
+                let line = format!("{}{end}", command.verb);
+                assert_eq!(name(of_line(line.as_bytes())), Some(command.verb));
+            }
         }
         for opcode in OPCODES {
             assert_eq!(name(of_packet(&[0x80, opcode.number])), Some(opcode.name));

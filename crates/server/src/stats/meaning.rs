@@ -464,7 +464,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "p999_us",
         "999 in a thousand took at most so many",
     ),
-    ("stats latency", "max_us", "the longest"),
+    ("stats latency", "max_us", "the longest of those measured"),
     (
         "stats latency",
         "wait_mean_us",
@@ -490,7 +490,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "wait_p999_us",
         "999 in a thousand waited at most so many",
     ),
-    ("stats latency", "wait_max_us", "the longest wait"),
+    (
+        "stats latency",
+        "wait_max_us",
+        "the longest wait of those measured",
+    ),
 ];
 
 /// What the statistic `name` of `command`, as the tables call it, means.
