@@ -8,7 +8,11 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType,
+};
 
 use super::{Desk, Patience};
 use crate::config::Config;
@@ -61,7 +65,7 @@ impl Stream {
     pub(crate) fn connect(place: &Server, patience: &Patience, config: &Config) -> Result<Stream> {
         let read_timeout = config.read_timeout.unwrap_or(config.timeout);
         let socket = if place.host.starts_with('/') {
-            let stream = UnixStream::connect(&place.host)?;
+            let stream = connect_unix(&place.host, patience)?;
             stream.set_read_timeout(Some(read_timeout))?;
             OwnedFd::from(stream)
         } else {
@@ -191,6 +195,17 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], left: Option<Duration>) -> Result<()>
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// As long as the other end has too many connections waiting, connecting blocks: the socket's time-out is for that as well.
+fn connect_unix(path: &str, patience: &Patience) -> Result<UnixStream> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    // Sockets take 0 for forever.
+    let left = patience.left().max(SLACK);
+    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(left))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
 }
 
 /// Tries one after the other, each with a fair share of the time that is left.
