@@ -33,6 +33,16 @@ struct Shared {
     own: ArcSwap<Own>,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // A child that has never used it leaves its parent's alone here, too.
+        let own = self.own.load_full();
+        if own.process != std::process::id() {
+            mem::forget(own);
+        }
+    }
+}
+
 /// What belongs to one process.
 #[derive(Debug)]
 struct Own {
