@@ -72,6 +72,16 @@ impl Shared {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // A child that has never used it leaves its parent's alone here, too.
+        let set = self.set.load_full();
+        if set.process != std::process::id() {
+            mem::forget(set);
+        }
+    }
+}
+
 /// Where a request goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Route<'a> {

@@ -40,6 +40,9 @@ const READ_LEN: usize = 64 * 1024;
 const WRITES_MAX: usize = 4;
 /// From this age on an idle connection is looked at before it is used: the server may have closed it.
 const IDLE_LOOK: Duration = Duration::from_millis(10);
+/// A connection on which nothing has come for so long although something is outstanding is used no more after a time-out: its
+/// peer may be gone without a word, and a new one would tell.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// What came of a request.
 pub(crate) type Delivered = Result<Reply, Lost>;
@@ -78,7 +81,7 @@ struct State {
     /// The reader's.
     buffer: Vec<u8>,
     replies: Replies,
-    /// When something came last.
+    /// When something came last, or was asked while nothing was outstanding.
     heard: Instant,
     /// The request whose time is taken apart, one at a time.
     sample: Option<Sample>,
@@ -248,7 +251,7 @@ impl<W: Wire> Connection<W> {
         state.roles.done(ticket);
         let waited = state.conversation.cancel(ticket);
         state.sample.take_if(|sample| sample.ticket == ticket);
-        self.retire_if_wanted(&state);
+        self.retire_if_silent(&state);
         self.leave(state);
         // If it was too late for that, the reply lies there.
         let late = if waited { None } else { caller.desk.take(id) };
@@ -500,8 +503,13 @@ impl<W: Wire> Connection<W> {
 
     /// A connection that nobody has used for a while may have been closed, and what has come on it was not asked for.
     fn look_at_idle(&self, state: &mut State, now: Instant) {
+        if state.conversation.outstanding() > 0 {
+            return;
+        }
         let idle = now.saturating_duration_since(state.heard) > IDLE_LOOK;
-        if idle && state.conversation.outstanding() == 0 && state.roles.try_read() {
+        // What comes from here on is waited for.
+        state.heard = now;
+        if idle && state.roles.try_read() {
             if self.stream.is_quiet() == Quiet::No {
                 state.conversation.end(&mut Vec::new());
                 self.retire_if_wanted(state);
@@ -522,6 +530,14 @@ impl<W: Wire> Connection<W> {
 
     fn retire_if_wanted(&self, state: &State) {
         if state.conversation.wants_closing() {
+            self.retired.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// After a time-out.
+    fn retire_if_silent(&self, state: &State) {
+        self.retire_if_wanted(state);
+        if state.heard.elapsed() > SILENCE_MAX {
             self.retired.store(true, Ordering::Relaxed);
         }
     }

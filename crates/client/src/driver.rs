@@ -69,6 +69,8 @@ struct Inbox {
 
 /// The way to the thread.
 pub(crate) struct Driver {
+    /// A child has neither the thread nor its queue.
+    process: u32,
     desk: Arc<Desk>,
     inbox: Arc<Mutex<Inbox>>,
 }
@@ -94,7 +96,8 @@ impl Driver {
                 run(&of_thread, &servers, desk);
             })?;
         let desk = told.recv().map_err(io::Error::other)?;
-        Ok(Driver { desk, inbox })
+        let process = std::process::id();
+        Ok(Driver { process, desk, inbox })
     }
 
     /// Asks; gives the name by which it can be forgotten.
@@ -115,15 +118,20 @@ impl Driver {
     }
 
     fn put(&self, task: Task) {
-        lock(&self.inbox).tasks.push(task);
-        self.desk.wake();
+        self.change(|inbox| inbox.tasks.push(task));
+    }
+
+    fn change(&self, act: impl FnOnce(&mut Inbox)) {
+        if self.process == std::process::id() {
+            act(&mut lock(&self.inbox));
+            self.desk.wake();
+        }
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        lock(&self.inbox).stopped = true;
-        self.desk.wake();
+        self.change(|inbox| inbox.stopped = true);
     }
 }
 

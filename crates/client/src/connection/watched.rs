@@ -119,8 +119,8 @@ impl Connection {
         }
     }
 
-    /// Nobody at this desk waits any more for what `is_it` says; gives how many did.
-    pub(crate) fn forget(&self, desk: &Arc<Desk>, is_it: impl Fn(u64) -> bool) -> usize {
+    /// Nobody at this desk waits any more for what `is_it` says.
+    pub(crate) fn forget(&self, desk: &Arc<Desk>, is_it: impl Fn(u64) -> bool) {
         let mut state = self.lock();
         let tickets: Vec<_> = state
             .roles
@@ -133,9 +133,10 @@ impl Connection {
             state.conversation.cancel(*ticket);
             state.sample.take_if(|sample| sample.ticket == *ticket);
         }
-        self.retire_if_wanted(&state);
+        if !tickets.is_empty() {
+            self.retire_if_silent(&state);
+        }
         self.leave(state);
-        tickets.len()
     }
 
     /// This desk wants nothing of the connection for now.

@@ -221,19 +221,25 @@ fn request_that_is_late_does_not_cost_others_the_connection() {
 }
 
 #[test]
-fn connection_that_ended_while_idle_is_not_the_callers_problem() {
+fn connection_that_has_gone_silent_is_replaced_after_a_time_out() {
     let port = stub(|line| match line.split(' ').collect::<Vec<_>>().as_slice() {
         ["mn"] => "MN\r\n".to_owned(),
-        ["mg", "last", ..] => "end".to_owned(),
-        ["mg", _, .., opaque] => format!("EN {opaque}\r\n").replace("EN ", "HD "),
-        _ => String::new(),
+        ["mg", "first", ..] => String::new(),
+        // Behind the first one, on the same connection, this would come before its turn.
+        ["mg", key, .., opaque] => format!("VA 1 {opaque} k{key}\r\ns\r\n"),
+        other => panic!("{other:?}"),
     });
     let client = client(&[port]);
-    let broken = client.call(get("last"), Call::default());
-    assert!(matches!(broken, Err(Error::Broken { .. })), "{broken:?}");
+    let late = client.call(get("first"), within(Duration::from_millis(1050)));
+    assert!(matches!(late, Err(Error::TimedOut { .. })), "{late:?}");
+    assert_eq!(text(client.call(get("second"), Call::default())), "s");
+}
+
+#[test]
+fn connection_that_ended_while_idle_is_not_the_callers_problem() {
     let server = Server::start("-m 64");
     let relay = chaos::Relay::start(server.ports[0], None);
-    let client = self::client(&[relay.port]);
+    let client = client(&[relay.port]);
     for round in 0..20 {
         let value = round.to_string();
         assert_eq!(
