@@ -38,8 +38,8 @@ pub(super) struct Peer {
     /// Where it answers datagrams, if it does.
     pub(super) address: Option<SocketAddr>,
     /// How to ask it; `None`: it has not been asked yet. Meta only if it answers all lines of a datagram in one message, as
-    /// scrubjay does. memcached answers each line in a message of its own, all under the same id, so that their parts could
-    /// not be told apart; its one line with several keys is the classic one.
+    /// scrubjay does. memcached answers each key of a datagram in a message of its own, all under the same id, so that a lost
+    /// one could not be told from a miss; such a server is asked for one key by each datagram, in the classic form.
     pub(super) form: Option<Form>,
     /// Requests lost since the last datagram from it.
     silence: u32,
@@ -196,16 +196,14 @@ impl<'a> Fetch<'a> {
         settings.value_len_max = learnt.value_len_max;
         let mut conversation = Conversation::new(settings);
         let (mut keys, mut len): (Vec<(Ticket, usize)>, usize) = (Vec::new(), FRAME_LEN);
-        let room = if form.is_none() { 1 } else { room };
+        let room = if form == Some(Form::Meta) { room } else { 1 };
         while keys.len() < room
             && let Some(place) = self.pending[server].front().copied()
         {
             let key = &self.keys[place];
             // As base64, if it must be.
             let len_more = key.len().div_ceil(3) * 4 + REQUEST_LEN_EXTRA;
-            // Twice in a classic request, a key makes two lines of it.
-            let is_twice = || keys.iter().any(|(_, other)| self.keys[*other] == *key);
-            let fits = len + len_more <= DATAGRAM_LEN_MAX && !(form == Some(Form::Classic) && is_twice());
+            let fits = len + len_more <= DATAGRAM_LEN_MAX;
             if !fits && !keys.is_empty() {
                 break;
             }
