@@ -2,6 +2,7 @@
 //! loop is woken once for all that has come meanwhile.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::{Py, PyAny, PyResult, Python};
@@ -15,6 +16,8 @@ pub(crate) struct Completions {
     /// Makes a future of the loop.
     create_future: Py<PyAny>,
     queue: Arc<Queue>,
+    /// Futures made and not taken yet. Only who holds the interpreter counts: relaxed is enough.
+    waiting: AtomicUsize,
 }
 
 /// The part that the client's threads see; they never wait for the interpreter.
@@ -45,6 +48,7 @@ impl Completions {
         Ok(Completions {
             create_future,
             queue: Arc::new(queue),
+            waiting: AtomicUsize::new(0),
         })
     }
 
@@ -55,7 +59,9 @@ impl Completions {
 
     /// A future of the loop.
     pub(crate) fn future(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.create_future.call0(py)
+        let future = self.create_future.call0(py)?;
+        self.waiting.fetch_add(1, Relaxed);
+        Ok(future)
     }
 
     /// For those who complete.
@@ -63,12 +69,19 @@ impl Completions {
         Arc::clone(&self.queue)
     }
 
+    /// How many futures have nothing yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
     /// Everything that has come.
     pub(crate) fn take(&self) -> Vec<Completion> {
         let mut count = [0; 8];
         // Before the list is taken: what comes between the two wakes the loop once more. Nothing to read is no error either.
         let _ = rustix::io::read(&self.queue.wake, &mut count);
-        std::mem::take(&mut *self.queue.list.lock().unwrap_or_else(PoisonError::into_inner))
+        let list = std::mem::take(&mut *self.queue.list.lock().unwrap_or_else(PoisonError::into_inner));
+        self.waiting.fetch_sub(list.len(), Relaxed);
+        list
     }
 }
 

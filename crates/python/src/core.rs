@@ -449,13 +449,18 @@ impl Core {
     #[pyo3(signature = (values, expire=Seconds(0), noreply=None, flags=None))]
     fn set_many(
         &self,
-        values: &Bound<'_, PyDict>,
+        values: &Bound<'_, PyAny>,
         expire: Seconds,
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let quiet = self.quiet(noreply);
-        let (objects, contents): (Vec<_>, Vec<_>) = values.iter().unzip();
+        let dict = match values.cast::<PyDict>() {
+            Ok(dict) => dict.clone(),
+            // Some other mapping.
+            Err(_) => values.py().get_type::<PyDict>().call1((values,))?.cast_into()?,
+        };
+        let (objects, contents): (Vec<_>, Vec<_>) = dict.iter().unzip();
         let read = self.read_all(&objects)?;
         let mut asks = Vec::with_capacity(read.len());
         for ((object, key), value) in objects.iter().zip(&read).zip(&contents) {
@@ -600,6 +605,11 @@ impl Core {
     /// What an event loop is to watch.
     fn fileno(&self) -> PyResult<i32> {
         Ok(self.completions()?.fd())
+    }
+
+    /// How many replies have not been delivered yet.
+    fn waiting(&self) -> PyResult<usize> {
+        Ok(self.completions()?.waiting())
     }
 
     /// Gives what has come to those who await it.

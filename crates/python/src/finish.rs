@@ -132,13 +132,14 @@ impl Finish {
                 default, cas_default, ..
             } => pair(py, default.clone_ref(py), cas_default.clone_ref(py))?,
             Finish::Item { key } => return Err(PyKeyError::new_err((key.clone_ref(py),))),
+            // Nobody else will: the one who asked computes, and has nothing to store it with.
             Finish::Lease { .. } => {
-                let (none, no) = (py.None(), truth(py, false));
+                let (none, no, won) = (py.None(), truth(py, false), truth(py, true));
                 let parts = [
                     no.clone_ref(py),
                     none.clone_ref(py),
                     none,
-                    no.clone_ref(py),
+                    won,
                     no.clone_ref(py),
                     no,
                 ];

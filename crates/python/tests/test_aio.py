@@ -149,3 +149,17 @@ def test_get_or_compute_computes_once(server, key):
 
     asyncio.run(ask())
     assert len(computed) == 2
+
+
+def test_a_client_that_is_closed_leaves_nobody_waiting(server, key):
+    async def ask():
+        client = aio.Client(server.name)
+        await client.set(key, b"1")
+        tasks = [asyncio.create_task(client.get(key)) for _ in range(100)]
+        await asyncio.sleep(0)
+        await client.close()
+        results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
+        assert all(result == b"1" or isinstance(result, scrubjay.MemcacheError) for result in results)
+        assert await client.get(key) == b"1"
+
+    asyncio.run(ask())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import socket
 import threading
+import types
 
 import pytest
 
@@ -64,6 +65,8 @@ def test_many_at_once(client, key):
     assert {name: value for name, (value, _) in gets.items()} == values
     assert client.delete_many(values) is True
     assert client.get_many(values) == {}
+    assert client.set_many(types.MappingProxyType(values)) == []
+    assert client.delete_many(values) is True
     assert client.get_many([]) == {} and client.set_many({}) == [] and client.delete_many([]) is True
 
 
@@ -204,6 +207,7 @@ def test_what_is_not_there_is_an_os_error_unless_ignored(key):
         assert client.gets(key) == (None, None)
         assert client.get_many([key]) == {}
         assert key not in client
+        assert client.get_or_compute(key, lambda: b"1", wait=1000) == b"1"
         with pytest.raises(OSError):
             client.set(key, b"")
         client = HashClient([address], ignore_exc=True)
@@ -343,6 +347,11 @@ def test_a_failed_computation_leaves_nothing(client, key):
         client.get_or_compute(key, fail)
     assert client.get_or_compute(key, lambda: b"1", wait=0) == b"1"
     assert client.get(key) == b"1"
+
+
+def test_what_cannot_be_stored_is_given_all_the_same(client, key):
+    large = b"x" * (2 << 20)
+    assert client.get_or_compute(key, lambda: large) == large
 
 
 def test_what_was_deleted_meanwhile_is_not_stored(client, key):

@@ -42,7 +42,7 @@ class Core:
         flags: Optional[int] = None,
     ) -> Optional[bool]: ...
     def set_many(
-        self, values: dict[Any, Any], expire: int = 0, noreply: Optional[bool] = None, flags: Optional[int] = None
+        self, values: Mapping[Any, Any], expire: int = 0, noreply: Optional[bool] = None, flags: Optional[int] = None
     ) -> list[Any]: ...
     def delete(self, key: _Key, noreply: Optional[bool] = None) -> bool: ...
     def delete_many(self, keys: Iterable[_Key], noreply: Optional[bool] = None) -> bool: ...
@@ -65,5 +65,7 @@ class Core:
         """Drops all connections; new ones are made when they are needed."""
     def fileno(self) -> int:
         """What an event loop is to watch."""
+    def waiting(self) -> int:
+        """How many replies have not been delivered yet."""
     def deliver(self) -> None:
         """Gives what has come to those who await it."""

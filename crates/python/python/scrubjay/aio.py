@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Awaitable, Callable, Iterable, Optional, Union
+from contextlib import suppress
+from typing import Any, Awaitable, Callable, Iterable, Mapping, Optional, Union
 
 from scrubjay import _settings
 from scrubjay._core import Core
+from scrubjay.exceptions import MemcacheError, MemcacheServerError
 
 _Key = Union[str, bytes]
+
+
+def _deliver_the_rest(loop: asyncio.AbstractEventLoop, core: Core) -> None:
+    core.deliver()
+    if not core.waiting():
+        loop.remove_reader(core.fileno())
 
 
 class Client:
@@ -78,10 +86,16 @@ class Client:
 
     def _leave(self) -> None:
         core, self._bound = self._bound, None
-        if core is not None and self._loop is not None and not self._loop.is_closed():
+        if core is None:
+            return
+        core.close()
+        if self._loop is None or self._loop.is_closed():
+            return
+        if core.waiting():
+            # Other tasks still await replies.
+            self._loop.add_reader(core.fileno(), _deliver_the_rest, self._loop, core)
+        else:
             self._loop.remove_reader(core.fileno())
-        if core is not None:
-            core.close()
 
     async def close(self) -> None:
         """Drops all connections; new ones are made when they are needed."""
@@ -156,7 +170,7 @@ class Client:
         return await self._core().cas(key, value, cas, expire, noreply, flags)  # type: ignore[no-any-return]
 
     async def set_many(
-        self, values: dict[Any, Any], expire: int = 0, noreply: Optional[bool] = None, flags: Optional[int] = None
+        self, values: Mapping[Any, Any], expire: int = 0, noreply: Optional[bool] = None, flags: Optional[int] = None
     ) -> list[Any]:
         return await self._core().set_many(values, expire, noreply, flags)  # type: ignore[no-any-return]
 
@@ -212,9 +226,12 @@ class Client:
                 except BaseException:
                     if not found:
                         # Shielded: whoever was cancelled is not to keep the others waiting either.
-                        await asyncio.shield(self.delete(key, noreply=False))
+                        with suppress(MemcacheError):
+                            await asyncio.shield(self.delete(key, noreply=False))
                     raise
-                await self.cas(key, value, cas, expire)
+                with suppress(MemcacheServerError):
+                    if cas is not None:
+                        await self.cas(key, value, cas, expire)
                 return value
             if found:
                 return value

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, Callable, Iterable, Optional, Union
 
 from scrubjay import _admin, _settings
 from scrubjay._core import Core
+from scrubjay.exceptions import MemcacheError, MemcacheServerError
+
 
 class KeepaliveOpts:
     """pymemcache's keepalive settings. They are checked and have no effect: what is silent is found out by time-outs."""
@@ -142,10 +145,14 @@ class Client(Core):
                 except BaseException:
                     if not found:
                         # Nobody is to wait for what does not come.
-                        self.delete(key, noreply=False)
+                        with suppress(MemcacheError):
+                            self.delete(key, noreply=False)
                     raise
-                # If the item has changed meanwhile, by a delete say, what was computed is too old to be stored.
-                self.cas(key, value, cas, expire)
+                # If the item has changed meanwhile, by a delete say, what was computed is too old to be stored. That it
+                # cannot be stored is no reason to withhold it.
+                with suppress(MemcacheServerError):
+                    if cas is not None:
+                        self.cas(key, value, cas, expire)
                 return value
             if found:
                 return value
