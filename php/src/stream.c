@@ -80,7 +80,7 @@ bool sjx_stream_write(int32_t format, zval *value, sj_result *bytes)
 
 enum { READ_FAILED = -1, READ_OTHER = 0, READ_DONE = 1 };
 
-/* Strings that were read lately: the keys of rows come again with every row, and are shared then. */
+/* Keys that were read lately: those of rows come again with every row, and are shared then. */
 #define RECENT 64
 /* Longer ones are not looked for. */
 #define RECENT_LEN_MAX 32
@@ -90,8 +90,8 @@ typedef struct {
     zend_string *recent[RECENT];
 } value_reader;
 
-/* A string of its own, or one that is there already; with a reference for the caller. */
-static zend_string *string_of(value_reader *reader, const char *data, size_t len)
+/* A key of its own, or one that is there already; with a reference for the caller. */
+static zend_string *key_of(value_reader *reader, const char *data, size_t len)
 {
     if (len <= 1) {
         return len == 0 ? ZSTR_EMPTY_ALLOC() : ZSTR_CHAR((zend_uchar)*data);
@@ -112,7 +112,7 @@ static zend_string *string_of(value_reader *reader, const char *data, size_t len
     return found;
 }
 
-static void forget_strings(value_reader *reader)
+static void forget_keys(value_reader *reader)
 {
     for (size_t at = 0; at < RECENT; at++) {
         if (reader->recent[at] != NULL) {
@@ -188,7 +188,7 @@ static int put_pair(value_reader *reader, HashTable *array, int kind, const sj_e
         /* PHP's MessagePack marks objects by a key that is null. */
         return kind == SJ_EVENT_NULL ? READ_OTHER : READ_FAILED;
     }
-    zend_string *text = string_of(reader, key->data, key->len);
+    zend_string *text = key_of(reader, key->data, key->len);
     outcome = read_value(reader, &element, depth);
     zend_symtable_update(array, text, &element);
     zend_string_release(text);
@@ -233,7 +233,7 @@ static int take(value_reader *reader, int kind, const sj_event *event, zval *val
         return READ_DONE;
     case SJ_EVENT_TEXT:
     case SJ_EVENT_BYTES:
-        ZVAL_STR(value, string_of(reader, event->data, event->len));
+        ZVAL_STRINGL_FAST(value, event->data, event->len);
         return READ_DONE;
     case SJ_EVENT_LIST:
         return read_list(reader, event->len, value, depth);
@@ -269,7 +269,7 @@ int sjx_stream_read(int32_t format, const char *bytes, size_t len, zval *value)
         zval_ptr_dtor(value);
         ZVAL_NULL(value);
     }
-    forget_strings(&reader);
+    forget_keys(&reader);
     sj_reader_free(reader.stream);
     return outcome;
 }
