@@ -1,7 +1,7 @@
 <?php
 // Our extension against php-memcached, php-igbinary and PHP's own serializers, in one process and one run.
 //
-// usage: php -d extension=target/native/php/modules/scrubjay.so bench/php.php [SERVER-BINARY [WORD...]]
+// usage: php -d extension=target/native/php/modules/scrubjay.so bench/php.php ['SERVER-BINARY OPTION...' [WORD...]]
 //
 // Starts four servers (scrubjay, or memcached itself) on free ports. Each figure is the best of several rounds in which the
 // contestants take turns. Needs php-memcached, php-igbinary and php-msgpack. With words, only parts whose name has one of them.
@@ -18,7 +18,7 @@ function servers(string $binary, int $count): array
     $ports = [];
     for ($number = 0; $number < $count; $number++) {
         $file = tempnam(sys_get_temp_dir(), 'port');
-        $command = [$binary, '-l', '127.0.0.1', '-p', '-1', '-U', '0', '-m', '256', '-t', '1'];
+        $command = [...explode(' ', $binary), '-l', '127.0.0.1', '-p', '-1', '-U', '0', '-m', '256', '-t', '1'];
         if (posix_getuid() === 0) {
             array_push($command, '-u', 'root');
         }

@@ -80,26 +80,67 @@ bool sjx_stream_write(int32_t format, zval *value, sj_result *bytes)
 
 enum { READ_FAILED = -1, READ_OTHER = 0, READ_DONE = 1 };
 
-static int read_value(sj_reader *reader, zval *value, int depth);
+/* Keys that were read lately: those of rows come again with every row, and are shared then. */
+#define RECENT 64
+/* Longer ones are not looked for. */
+#define RECENT_LEN_MAX 32
+
+typedef struct {
+    sj_reader *stream;
+    zend_string *recent[RECENT];
+} value_reader;
+
+/* A key of its own, or one that is there already; with a reference for the caller. */
+static zend_string *key_of(value_reader *reader, const char *data, size_t len)
+{
+    if (len <= 1) {
+        return len == 0 ? ZSTR_EMPTY_ALLOC() : ZSTR_CHAR((zend_uchar)*data);
+    }
+    if (len > RECENT_LEN_MAX) {
+        return zend_string_init(data, len, 0);
+    }
+    size_t place = ((unsigned char)data[0] * 3 + (unsigned char)data[len - 1] * 7 + (unsigned char)data[len / 2] + len * 31) % RECENT;
+    zend_string *found = reader->recent[place];
+    if (found != NULL && zend_string_equals_cstr(found, data, len)) {
+        return zend_string_copy(found);
+    }
+    if (found != NULL) {
+        zend_string_release(found);
+    }
+    found = zend_string_init(data, len, 0);
+    reader->recent[place] = zend_string_copy(found);
+    return found;
+}
+
+static void forget_keys(value_reader *reader)
+{
+    for (size_t at = 0; at < RECENT; at++) {
+        if (reader->recent[at] != NULL) {
+            zend_string_release(reader->recent[at]);
+        }
+    }
+}
+
+static int read_value(value_reader *reader, zval *value, int depth);
 
 /* The value after an event; what is no container is there already. */
-static int take(sj_reader *reader, int kind, const sj_event *event, zval *value, int depth);
+static int take(value_reader *reader, int kind, const sj_event *event, zval *value, int depth);
 
 /* How many elements to make room for at once: half as many with each level, so that counts in counts do not multiply. */
-static uint32_t room(const sj_reader *reader, size_t len, int depth)
+static uint32_t room(const value_reader *reader, size_t len, int depth)
 {
-    size_t likely = sj_reader_left(reader) >> MIN(depth, 30);
+    size_t likely = sj_reader_left(reader->stream) >> MIN(depth, 30);
     return (uint32_t)MIN(len, MAX(likely, 16));
 }
 
 /* A list for all of which there is room. */
-static int fill_list(sj_reader *reader, size_t len, HashTable *list, int depth)
+static int fill_list(value_reader *reader, size_t len, HashTable *list, int depth)
 {
     int outcome = READ_DONE;
     ZEND_HASH_FILL_PACKED(list) {
         for (size_t at = 0; at < len && outcome == READ_DONE; at++) {
             sj_event event;
-            int kind = sj_reader_next(reader, &event);
+            int kind = sj_reader_next(reader->stream, &event);
             if (EXPECTED(kind == SJ_EVENT_INT)) {
                 ZEND_HASH_FILL_SET_LONG(event.number);
             } else {
@@ -113,10 +154,10 @@ static int fill_list(sj_reader *reader, size_t len, HashTable *list, int depth)
     return outcome;
 }
 
-static int read_list(sj_reader *reader, size_t len, zval *value, int depth)
+static int read_list(value_reader *reader, size_t len, zval *value, int depth)
 {
     int outcome = READ_DONE;
-    if (depth >= SJX_DEPTH_MAX || len > sj_reader_left(reader)) {
+    if (depth >= SJX_DEPTH_MAX || len > sj_reader_left(reader->stream)) {
         ZVAL_NULL(value);
         return READ_FAILED;
     }
@@ -134,7 +175,7 @@ static int read_list(sj_reader *reader, size_t len, zval *value, int depth)
     return outcome;
 }
 
-static int put_pair(sj_reader *reader, HashTable *array, int kind, const sj_event *key, int depth)
+static int put_pair(value_reader *reader, HashTable *array, int kind, const sj_event *key, int depth)
 {
     zval element;
     int outcome;
@@ -147,27 +188,25 @@ static int put_pair(sj_reader *reader, HashTable *array, int kind, const sj_even
         /* PHP's MessagePack marks objects by a key that is null. */
         return kind == SJ_EVENT_NULL ? READ_OTHER : READ_FAILED;
     }
+    zend_string *text = key_of(reader, key->data, key->len);
     outcome = read_value(reader, &element, depth);
-    if (key->len == 0) {
-        zend_hash_update(array, ZSTR_EMPTY_ALLOC(), &element);
-    } else {
-        zend_symtable_str_update(array, key->data, key->len, &element);
-    }
+    zend_symtable_update(array, text, &element);
+    zend_string_release(text);
     return outcome;
 }
 
-static int read_map(sj_reader *reader, size_t len, zval *value, int depth)
+static int read_map(value_reader *reader, size_t len, zval *value, int depth)
 {
     sj_event key;
     int outcome = READ_DONE;
     /* Each pair takes two bytes at least. */
-    if (depth >= SJX_DEPTH_MAX || len > sj_reader_left(reader) / 2) {
+    if (depth >= SJX_DEPTH_MAX || len > sj_reader_left(reader->stream) / 2) {
         ZVAL_NULL(value);
         return READ_FAILED;
     }
     array_init_size(value, room(reader, len, depth));
     for (size_t at = 0; at < len && outcome == READ_DONE; at++) {
-        int kind = sj_reader_next(reader, &key);
+        int kind = sj_reader_next(reader->stream, &key);
         if (at == 0 && kind == SJ_EVENT_INT && key.number == 0) {
             zend_hash_real_init_packed(Z_ARRVAL_P(value));
         }
@@ -176,7 +215,7 @@ static int read_map(sj_reader *reader, size_t len, zval *value, int depth)
     return outcome;
 }
 
-static int take(sj_reader *reader, int kind, const sj_event *event, zval *value, int depth)
+static int take(value_reader *reader, int kind, const sj_event *event, zval *value, int depth)
 {
     switch (kind) {
     case SJ_EVENT_NULL:
@@ -206,31 +245,31 @@ static int take(sj_reader *reader, int kind, const sj_event *event, zval *value,
     }
 }
 
-static int read_value(sj_reader *reader, zval *value, int depth)
+static int read_value(value_reader *reader, zval *value, int depth)
 {
     sj_event event;
-    int kind = sj_reader_next(reader, &event);
+    int kind = sj_reader_next(reader->stream, &event);
     return take(reader, kind, &event, value, depth);
 }
 
 int sjx_stream_read(int32_t format, const char *bytes, size_t len, zval *value)
 {
     sj_result error;
-    sj_reader *reader = sj_reader_new(format, bytes, len, &error);
-    int outcome = READ_FAILED;
+    value_reader reader = {.stream = sj_reader_new(format, bytes, len, &error)};
     sj_result_free(&error);
     ZVAL_NULL(value);
-    if (reader == NULL) {
+    if (reader.stream == NULL) {
         return READ_FAILED;
     }
-    outcome = read_value(reader, value, 0);
-    if (outcome == READ_DONE && sj_reader_left(reader) > 0) {
+    int outcome = read_value(&reader, value, 0);
+    if (outcome == READ_DONE && sj_reader_left(reader.stream) > 0) {
         outcome = READ_FAILED;
     }
     if (outcome != READ_DONE) {
         zval_ptr_dtor(value);
         ZVAL_NULL(value);
     }
-    sj_reader_free(reader);
+    forget_keys(&reader);
+    sj_reader_free(reader.stream);
     return outcome;
 }
