@@ -427,7 +427,7 @@ fn many_connections_are_listed_to_the_last() {
         binary.read_exact(&mut vec![0; len as usize]).expect("its body");
         lines += 1;
     }
-    // Two have asked something: this one and the one before.
+    // Two have asked for something.
     assert_eq!(lines, 402 * 4 + 3 + 2);
 }
 

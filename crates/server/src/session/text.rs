@@ -57,6 +57,21 @@ enum Step {
     Watch(Box<Watcher>),
 }
 
+impl Step {
+    /// What to do when all input is used.
+    fn wants(&self) -> Next {
+        match self {
+            Step::Line => Next::Wait,
+            _ => Next::Partial,
+        }
+    }
+
+    /// Whether a command begins with this input.
+    fn is_begun_by(&self, input: &[u8]) -> bool {
+        matches!(self, Step::Line) && !input.is_empty()
+    }
+}
+
 /// A multi-get whose keys are taken as they come.
 #[derive(Clone, Copy, Debug)]
 struct Keys {
@@ -160,9 +175,7 @@ fn handle_steps(
         if consumed >= fetched && matches!(state.step, Step::Line) {
             fetched = consumed + ahead::fetch_lines(context.worker, rest);
         }
-        if matches!(state.step, Step::Line) && !rest.is_empty() {
-            *line = Some(consumed);
-        }
+        *line = state.step.is_begun_by(rest).then_some(consumed).or(*line);
         let progress = match &mut state.step {
             Step::Line if context.is_due() => measured(handle_line, &mut state.step, context, rest, output),
             Step::Line => handle_line(&mut state.step, context, rest, output),
@@ -189,11 +202,8 @@ fn handle_steps(
         };
         return Handled { consumed, next };
     }
-    let next = match state.step {
-        _ if consumed < input.len() => Next::Again,
-        Step::Line => Next::Wait,
-        _ => Next::Partial,
-    };
+    let is_more = consumed < input.len();
+    let next = if is_more { Next::Again } else { state.step.wants() };
     Handled { consumed, next }
 }
 
