@@ -5,14 +5,15 @@
 //! keys takes the memory of one.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::{Config, Login};
+use crate::connection::Patience;
+use crate::connection::stream::{Stream, Wire};
 use crate::placement::Server;
+use crate::protocol::Output;
 
 /// No line of such an answer is longer.
 const LINE_LEN_MAX: usize = 8 * 1024;
@@ -24,12 +25,16 @@ const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// A connection for questions about one server.
 pub struct Admin {
     name: String,
-    stream: BufReader<Box<dyn Stream>>,
+    stream: BufReader<Waiting>,
     line: Vec<u8>,
 }
 
-trait Stream: Read + Write + Send {}
-impl<T: Read + Write + Send> Stream for T {}
+/// A socket on which the server's next bytes are waited for, but not for ever.
+#[derive(Debug)]
+struct Waiting {
+    stream: Stream,
+    wait: Duration,
+}
 
 impl fmt::Debug for Admin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,14 +168,20 @@ impl Admin {
     /// A table of statistics in the server's order: the general one, or the one that `argument` names, such as `items`.
     ///
     /// # Errors
-    /// The connection failed, or there is no such table.
+    /// The connection failed, or there is no such table, or the argument is more than a line.
     pub fn stats(&mut self, argument: &str) -> Result<Vec<(String, String)>, AdminError> {
+        if argument.bytes().any(|byte| byte.is_ascii_control()) {
+            return Err(AdminError::Refused {
+                server: self.name.clone(),
+                words: format!("{argument:?} (not asked: an argument has no control characters)"),
+            });
+        }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         self.send(format!("stats {argument}").trim_end())?;
         let mut rows = Vec::new();
         loop {
             let line = self.read()?;
-            if matches!(line, b"END" | b"RESET") {
+            if matches!(line, b"END" | b"RESET" | b"OK") {
                 return Ok(rows);
             }
             let Some(row) = line.strip_prefix(b"STAT ") else {
@@ -214,10 +225,13 @@ impl Admin {
     }
 
     fn send(&mut self, line: &str) -> Result<(), AdminError> {
-        let line = format!("{line}\r\n");
-        let stream = self.stream.get_mut();
-        let sent = stream.write_all(line.as_bytes()).and_then(|()| stream.flush());
-        sent.map_err(|error| self.failed(error.to_string()))
+        let mut output = Output::from(format!("{line}\r\n").into_bytes());
+        while !output.is_empty() {
+            // A few bytes, which a socket takes when everything before them was answered.
+            let sent = self.stream.get_ref().stream.send(&output);
+            output.advance(sent.map_err(|error| self.failed(error.to_string()))?);
+        }
+        Ok(())
     }
 
     /// A line without its end.
@@ -262,27 +276,28 @@ impl Admin {
     }
 }
 
-fn open(server: &Server, config: &Config) -> std::io::Result<Box<dyn Stream>> {
-    let wait = Some(config.timeout.max(Duration::from_millis(1)));
-    if server.host.starts_with('/') {
-        let stream = UnixStream::connect(&server.host)?;
-        stream.set_read_timeout(wait)?;
-        stream.set_write_timeout(wait)?;
-        return Ok(Box::new(stream));
-    }
-    let mut last = std::io::Error::other("the name has no address");
-    for address in (server.host.as_str(), server.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, config.connect_timeout) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(wait)?;
-                stream.set_write_timeout(wait)?;
-                return Ok(Box::new(stream));
+fn open(server: &Server, config: &Config) -> std::io::Result<Waiting> {
+    let patience = Patience::new(Instant::now(), config.connect_timeout);
+    Ok(Waiting {
+        stream: Stream::connect(server, &patience, config)?,
+        wait: config.read_timeout.unwrap_or(config.timeout),
+    })
+}
+
+impl Read for Waiting {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let patience = Patience::new(Instant::now(), self.wait);
+        loop {
+            match self.stream.receive(buffer, &patience) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && !patience.is_over() => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let words = format!("nothing came in {} ms", self.wait.as_millis());
+                    return Err(Error::new(ErrorKind::TimedOut, words));
+                }
+                read => return read,
             }
-            Err(error) => last = error,
         }
     }
-    Err(last)
 }
 
 /// The keys of a server, one after the other.
