@@ -47,9 +47,6 @@ impl Sum {
     }
 }
 
-/// The processor fetches no further by itself than the page that it is in.
-const BYTES_AHEAD: u32 = 1024;
-
 /// How far the work is.
 #[derive(Debug, Default)]
 pub(crate) struct Checksums(Mutex<Round>);
@@ -93,7 +90,6 @@ impl Heap {
         let Sum { mut covered, mut sum } = before;
         let stop = end.min(covered.saturating_add(enough));
         while covered < stop {
-            self.prefetch_at(segment, covered.saturating_add(BYTES_AHEAD));
             let item = self.item(self.location(segment, covered));
             let outline = item.checked_outline((end - covered) as usize)?;
             let (first, bytes) = item.lasting_bytes(&outline);

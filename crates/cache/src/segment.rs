@@ -496,12 +496,6 @@ impl Heap {
         self.base.wrapping_add(offset)
     }
 
-    /// Hints the processor to fetch what lies there, which may be behind the segment.
-    #[inline]
-    pub(crate) fn prefetch_at(&self, segment: SegmentId, offset: u32) {
-        prefetch(self.address(segment, offset));
-    }
-
     /// Hints the processor to fetch the line behind the item's first one: most values lie across both.
     #[inline]
     pub(crate) fn prefetch_value(&self, location: Location) {
