@@ -277,7 +277,9 @@ impl NearCache {
             return Ok(());
         }
         let follower = self.0.follower.as_ref();
-        Err(follower.map_or_else(String::new, |follower| follower.trouble(server)))
+        let trouble = follower.map(|follower| follower.trouble(server));
+        let trouble = trouble.filter(|words| !words.is_empty());
+        Err(trouble.unwrap_or_else(|| "the server has not told lately how far it is".to_owned()))
     }
 
     /// What it has done.

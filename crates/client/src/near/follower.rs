@@ -299,8 +299,9 @@ impl Work {
         if let Link::Up(..) = self.links[server] {
             add(&self.copies.counts.flushes);
         }
-        self.copies.doubt(ServerIndex::new(server as u32));
+        // Whoever finds that it is not followed finds why.
         *locked(&self.told.troubles[server]) = why.to_owned();
+        self.copies.doubt(ServerIndex::new(server as u32));
         let pause = self.config.retry_interval.as_nanos() as u64;
         self.links[server] = Link::Waiting(self.clock.now().plus_nanos(pause));
         // As in `give_up`.
