@@ -9,6 +9,8 @@ use crate::{clients, deb, docs, instructions, native, root, setup, target, tidy}
 /// How long the torture test runs here; by itself it takes a few seconds.
 const TORTURE_SECS: &str = "30";
 
+const PYTHON_PACKAGE: &str = "python package";
+
 /// Runs all steps, or those whose name contains a word of `filter`.
 pub fn run(filter: &[&str], skips_fail: bool) -> bool {
     let (root, target) = (root(), target());
@@ -69,7 +71,7 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
     });
     clients::run(&mut steps, &root, &target, &program);
     native::run(&mut steps, &root, &target, &program, cargo);
-    steps.step("python package", || python_package(&root, &target, &program));
+    steps.step(PYTHON_PACKAGE, || python_package(&root, &target, &program));
     if let Ok(program) = &program {
         steps.step("docs", || Outcome::of(complaints(docs::check(&root))));
         steps.step("debian package", || deb::test(&root, &target, program));
@@ -181,7 +183,7 @@ fn program(steps: &mut Steps<'_>, root: &Path, target: &Path) -> Result<PathBuf,
             built = must(&mut build);
             Outcome::of(built.clone())
         });
-    } else if clients::wanted(steps) || native::wanted(steps) {
+    } else if clients::wanted(steps) || native::wanted(steps) || steps.wants(PYTHON_PACKAGE) {
         built = must(&mut build);
     }
     let program = target.join("release/scrubjay");
