@@ -165,7 +165,13 @@ fn counted_by_php(mut output: String) -> String {
             .ok()
     };
     if let (Some(passed), Some(failed)) = (number("Tests passed"), number("Tests failed")) {
+        let skipped = number("Tests skipped").unwrap_or(0);
         output.push_str(&format!("\n{passed} passed, {failed} failed\n"));
+        if skipped > 0 {
+            output.push_str(&format!(
+                "NOT COVERED: {skipped} tests of PHP, for which an extension is not installed\n"
+            ));
+        }
     }
     output
 }
