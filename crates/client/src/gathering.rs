@@ -101,6 +101,7 @@ impl Gathering {
         let mut tray = mem::take(&mut self.tray);
         let mut again = Vec::new();
         self.desk.take_all(&mut tray);
+        let now = Instant::now();
         for (id, delivered) in tray.drain(..) {
             let Some((index, patience)) = book.find(id) else {
                 continue;
@@ -109,10 +110,16 @@ impl Gathering {
             match delivered {
                 Ok(reply) => {
                     queue.lost = 0;
-                    finish(&queue.server, book, id, queue.server.result(reply));
+                    finish(&queue.server, book, id, queue.server.result(reply), now);
                 }
                 Err(Lost::Unsent) => again.push((index, id)),
-                Err(lost) => finish(&queue.server, book, id, Err(queue.server.error(lost, &patience))),
+                Err(lost) => finish(
+                    &queue.server,
+                    book,
+                    id,
+                    Err(queue.server.error(lost, &patience)),
+                    now,
+                ),
             }
         }
         // Before the others of their servers, and in the order they had.
@@ -129,8 +136,9 @@ impl Gathering {
             let mut done = Vec::new();
             let whole = queue.ask(&connection, &self.desk, book, &mut done);
             connection.flush();
+            let now = Instant::now();
             for (id, result) in done {
-                finish(&queue.server, book, id, result);
+                finish(&queue.server, book, id, result, now);
             }
             if !self.watched.iter().any(|each| Arc::ptr_eq(each, &connection)) {
                 self.watched.push(connection);
@@ -177,8 +185,9 @@ impl Gathering {
             }
         };
         queue.waited = None;
+        let now = Instant::now();
         for id in mem::take(&mut queue.pending) {
-            finish(&queue.server, book, id, Err(error.clone()));
+            finish(&queue.server, book, id, Err(error.clone()), now);
         }
         None
     }
@@ -265,8 +274,9 @@ impl Gathering {
         self.forget(|id| sorted.binary_search(&id).is_ok());
         // What came in the last moment.
         self.hand_over(book);
+        let now = Instant::now();
         for (id, index, error) in late {
-            finish(&self.queues[index].server, book, id, Err(error));
+            finish(&self.queues[index].server, book, id, Err(error), now);
         }
     }
 }
@@ -305,9 +315,10 @@ impl Queue {
     }
 }
 
-fn finish(server: &Server, book: &mut impl Book, id: u64, result: Result<Reply, Error>) {
+/// The clock is read once for all that have come together.
+fn finish(server: &Server, book: &mut impl Book, id: u64, result: Result<Reply, Error>, now: Instant) {
     if let Some((_, patience)) = book.find(id) {
-        server.note(&result, patience.since);
+        server.note(&result, patience.since, now);
         book.done(id, result);
     }
 }

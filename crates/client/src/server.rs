@@ -76,7 +76,7 @@ impl Server {
     pub(crate) fn call(&self, mut request: Request<'_>, caller: Caller<'_>) -> Result<Reply, Error> {
         self.admit(caller.patience.since)?;
         let result = self.attempt(&mut request, caller);
-        self.note(&result, caller.patience.since);
+        self.note(&result, caller.patience.since, Instant::now());
         result
     }
 
@@ -244,7 +244,7 @@ impl Server {
     }
 
     /// See [`Standing::note`].
-    pub(crate) fn note(&self, result: &Result<Reply, Error>, sent: Instant) {
-        self.standing.note(result, sent);
+    pub(crate) fn note(&self, result: &Result<Reply, Error>, sent: Instant, now: Instant) {
+        self.standing.note(result, sent, now);
     }
 }

@@ -103,9 +103,9 @@ impl Standing {
         down.map(|_: Reply| ())
     }
 
-    /// What came of a request that was admitted; `sent` is not before the moment it was admitted at.
-    pub(crate) fn note(&self, result: &Result<Reply, Error>, sent: Instant) {
-        let took = sent.elapsed();
+    /// What came, `now`, of a request that was admitted; `sent` is not before the moment it was admitted at.
+    pub(crate) fn note(&self, result: &Result<Reply, Error>, sent: Instant, now: Instant) {
+        let took = now.saturating_duration_since(sent);
         self.0.recorder.ended(result, took);
         let change = match result {
             Ok(_) | Err(Error::Server { .. }) => {
@@ -114,7 +114,7 @@ impl Standing {
             }
             Err(error) if error.is_failure() => {
                 self.0.tell(What::Failed(error));
-                (self.0.circuit).failed(self.0.at(sent), self.0.at(Instant::now()), &self.0.limits)
+                (self.0.circuit).failed(self.0.at(sent), self.0.at(now), &self.0.limits)
             }
             Err(_) => None,
         };
