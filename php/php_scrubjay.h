@@ -161,6 +161,7 @@ typedef struct {
 typedef struct {
     sjx_pool *pool;
     bool pristine;
+    bool constructed;
     int code;
     int error_code;  /* the last one that was none of a miss's kind */
     char error[256];
@@ -188,7 +189,8 @@ void sjx_pool_changed(sjx_pool *pool);
 sj_client *sjx_pool_client(sjx_pool *pool, sj_result *error);
 /* The object's client; NULL: then its code says why. */
 sj_client *sjx_client(sjx_object *object);
-void sjx_set_text(char **place, const char *text, size_t len);
+/* Whether it was another text. */
+bool sjx_set_text(char **place, const char *text, size_t len);
 
 /* result.c */
 const char *sjx_message(int code);

@@ -276,6 +276,11 @@ ZEND_METHOD(Scrubjay, __construct)
         Z_PARAM_STR_OR_NULL(text)
     ZEND_PARSE_PARAMETERS_END();
     bool drop_in = is_drop_in(Z_OBJCE_P(ZEND_THIS));
+    if (object->constructed) {
+        zend_throw_error(NULL, "a client is constructed once");
+        return;
+    }
+    object->constructed = true;
     if (id != NULL && ZSTR_LEN(id) > 0 && !object->pool->persistent) {
         sjx_pool_free(object->pool);
         object->pool = sjx_pool_persistent(id, drop_in, &object->pristine);
@@ -456,7 +461,12 @@ ZEND_METHOD(Scrubjay, getServerByKey)
     if (client == NULL) {
         RETURN_FALSE;
     }
-    const sjx_server *server = &object->pool->servers[sj_client_place(client, ZSTR_VAL(key), ZSTR_LEN(key))];
+    uint32_t place = sj_client_place(client, ZSTR_VAL(key), ZSTR_LEN(key));
+    if (place >= object->pool->server_count) {
+        sjx_set_code(object, SJX_RES_FAILURE);
+        RETURN_FALSE;
+    }
+    const sjx_server *server = &object->pool->servers[place];
     put_server(return_value, server);
     add_assoc_long(return_value, "weight", server->weight);
 }
@@ -528,9 +538,10 @@ ZEND_METHOD(Scrubjay, setSaslAuthData)
     ZEND_PARSE_PARAMETERS_END();
     sjx_object *object = SJX_THIS();
     zend_string *login = zend_strpprintf(0, "%s:%s", ZSTR_VAL(user), ZSTR_VAL(password));
-    sjx_set_text(&object->pool->settings.login, ZSTR_VAL(login), ZSTR_LEN(login));
+    if (sjx_set_text(&object->pool->settings.login, ZSTR_VAL(login), ZSTR_LEN(login))) {
+        sjx_pool_changed(object->pool);
+    }
     zend_string_release(login);
-    sjx_pool_changed(object->pool);
     sjx_set_code(object, SJX_RES_SUCCESS);
     RETURN_TRUE;
 }
