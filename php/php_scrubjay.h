@@ -13,6 +13,8 @@
 #include "scrubjay.h"
 
 #define PHP_SCRUBJAY_VERSION "0.1.0"
+/* Whose methods and constants we have. */
+#define SJX_MEMCACHED_VERSION "3.2.0"
 
 /* What memcached takes as a key. */
 #define SJX_KEY_LEN_MAX 250
