@@ -61,7 +61,7 @@ ZEND_END_MODULE_GLOBALS(scrubjay)
 ZEND_EXTERN_MODULE_GLOBALS(scrubjay)
 #define SJX_G(name) ZEND_MODULE_GLOBALS_ACCESSOR(scrubjay, name)
 
-/* ---- Numbers that programs see (the names are in class.c) ---- */
+/* ---- Numbers that programs see (the names are in constants.c) ---- */
 
 enum {
     SJX_RES_PAYLOAD_FAILURE = -1001,
@@ -261,8 +261,10 @@ void sjx_batch_free(sjx_batch *batch);
 sj_request *sjx_batch_add(sjx_batch *batch, sjx_object *object, zend_string *name, zend_string *server_key, uint32_t op);
 bool sjx_batch_call(sjx_batch *batch, sjx_object *object);
 
-/* class.c */
+/* constants.c */
 void sjx_class_constants(zend_class_entry *class);
+
+/* class.c */
 void sjx_register_classes(int module_number);
 
 /* session.c */
