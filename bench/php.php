@@ -97,7 +97,7 @@ if (part('loops of single calls, one server (thousand calls/s; ratio to php-memc
                 }
                 $busy[$client::class] = min($busy[$client::class], processor() - $start);
             };
-            $best = best(['theirs' => $run($theirs), 'ours' => $run($ours)], $method === 'delete' ? 1 : ROUNDS);
+            $best = best(['theirs' => $run($theirs), 'ours' => $run($ours)]);
             printf("  %-6s %6d bytes  theirs %6.1f  ours %6.1f  ratio %.2f  processor time %.2f\n", $method, $len, $calls / $best['theirs'] / 1e3,
                 $calls / $best['ours'] / 1e3, $best['theirs'] / $best['ours'], $busy['Memcached'] / $busy['Scrubjay']);
         }

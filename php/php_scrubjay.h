@@ -13,6 +13,8 @@
 #include "scrubjay.h"
 
 #define PHP_SCRUBJAY_VERSION "0.1.0"
+/* Whose methods and constants we have. */
+#define SJX_MEMCACHED_VERSION "3.2.0"
 
 /* What memcached takes as a key. */
 #define SJX_KEY_LEN_MAX 250
@@ -59,7 +61,7 @@ ZEND_END_MODULE_GLOBALS(scrubjay)
 ZEND_EXTERN_MODULE_GLOBALS(scrubjay)
 #define SJX_G(name) ZEND_MODULE_GLOBALS_ACCESSOR(scrubjay, name)
 
-/* ---- Numbers that programs see (the names are in class.c) ---- */
+/* ---- Numbers that programs see (the names are in constants.c) ---- */
 
 enum {
     SJX_RES_PAYLOAD_FAILURE = -1001,
@@ -161,6 +163,7 @@ typedef struct {
 typedef struct {
     sjx_pool *pool;
     bool pristine;
+    bool constructed;
     int code;
     int error_code;  /* the last one that was none of a miss's kind */
     char error[256];
@@ -188,7 +191,8 @@ void sjx_pool_changed(sjx_pool *pool);
 sj_client *sjx_pool_client(sjx_pool *pool, sj_result *error);
 /* The object's client; NULL: then its code says why. */
 sj_client *sjx_client(sjx_object *object);
-void sjx_set_text(char **place, const char *text, size_t len);
+/* Whether it was another text. */
+bool sjx_set_text(char **place, const char *text, size_t len);
 
 /* result.c */
 const char *sjx_message(int code);
@@ -257,8 +261,10 @@ void sjx_batch_free(sjx_batch *batch);
 sj_request *sjx_batch_add(sjx_batch *batch, sjx_object *object, zend_string *name, zend_string *server_key, uint32_t op);
 bool sjx_batch_call(sjx_batch *batch, sjx_object *object);
 
-/* class.c */
+/* constants.c */
 void sjx_class_constants(zend_class_entry *class);
+
+/* class.c */
 void sjx_register_classes(int module_number);
 
 /* session.c */

@@ -1,4 +1,4 @@
-/* The class: its object, its constants, and the methods that concern the object, its servers and its options. */
+/* The class: its object, and the methods that concern the object, its servers and its options. */
 #include "php_scrubjay.h"
 #include "ext/spl/spl_exceptions.h"
 #include "zend_exceptions.h"
@@ -9,143 +9,6 @@ zend_class_entry *sjx_exception_ce, *sjx_memcached_exception_ce;
 
 static zend_object_handlers handlers;
 static int persistent_type;
-
-/* Numbers that programs see, as php-memcached and libmemcached have them. */
-static const struct {
-    const char *name;
-    zend_long value;
-} CONSTANTS[] = {
-    {"OPT_COMPRESSION", -1001},
-    {"OPT_COMPRESSION_TYPE", -1004},
-    {"OPT_PREFIX_KEY", -1002},
-    {"OPT_SERIALIZER", -1003},
-    {"OPT_USER_FLAGS", -1006},
-    {"OPT_STORE_RETRY_COUNT", -1005},
-    {"OPT_HASH", 2},
-    {"HASH_DEFAULT", 0},
-    {"HASH_MD5", 1},
-    {"HASH_CRC", 2},
-    {"HASH_FNV1_64", 3},
-    {"HASH_FNV1A_64", 4},
-    {"HASH_FNV1_32", 5},
-    {"HASH_FNV1A_32", 6},
-    {"HASH_HSIEH", 7},
-    {"HASH_MURMUR", 8},
-    {"OPT_DISTRIBUTION", 9},
-    {"DISTRIBUTION_MODULA", 0},
-    {"DISTRIBUTION_CONSISTENT", 1},
-    {"DISTRIBUTION_VIRTUAL_BUCKET", 6},
-    {"OPT_LIBKETAMA_COMPATIBLE", 16},
-    {"OPT_LIBKETAMA_HASH", 17},
-    {"OPT_TCP_KEEPALIVE", 32},
-    {"OPT_BUFFER_WRITES", 10},
-    {"OPT_BINARY_PROTOCOL", 18},
-    {"OPT_NO_BLOCK", 0},
-    {"OPT_TCP_NODELAY", 1},
-    {"OPT_SOCKET_SEND_SIZE", 4},
-    {"OPT_SOCKET_RECV_SIZE", 5},
-    {"OPT_CONNECT_TIMEOUT", 14},
-    {"OPT_RETRY_TIMEOUT", 15},
-    {"OPT_DEAD_TIMEOUT", 36},
-    {"OPT_SEND_TIMEOUT", 19},
-    {"OPT_RECV_TIMEOUT", 20},
-    {"OPT_POLL_TIMEOUT", 8},
-    {"OPT_CACHE_LOOKUPS", 6},
-    {"OPT_SERVER_FAILURE_LIMIT", 21},
-    {"OPT_AUTO_EJECT_HOSTS", 28},
-    {"OPT_HASH_WITH_PREFIX_KEY", 25},
-    {"OPT_NOREPLY", 26},
-    {"OPT_SORT_HOSTS", 12},
-    {"OPT_VERIFY_KEY", 13},
-    {"OPT_USE_UDP", 27},
-    {"OPT_NUMBER_OF_REPLICAS", 29},
-    {"OPT_RANDOMIZE_REPLICA_READ", 30},
-    {"OPT_REMOVE_FAILED_SERVERS", 35},
-    {"OPT_SERVER_TIMEOUT_LIMIT", 37},
-    {"RES_SUCCESS", 0},
-    {"RES_FAILURE", 1},
-    {"RES_HOST_LOOKUP_FAILURE", 2},
-    {"RES_CONNECTION_FAILURE", 3},
-    {"RES_CONNECTION_BIND_FAILURE", 4},
-    {"RES_WRITE_FAILURE", 5},
-    {"RES_READ_FAILURE", 6},
-    {"RES_UNKNOWN_READ_FAILURE", 7},
-    {"RES_PROTOCOL_ERROR", 8},
-    {"RES_CLIENT_ERROR", 9},
-    {"RES_SERVER_ERROR", 10},
-    {"RES_DATA_EXISTS", 12},
-    {"RES_DATA_DOES_NOT_EXIST", 13},
-    {"RES_NOTSTORED", 14},
-    {"RES_STORED", 15},
-    {"RES_NOTFOUND", 16},
-    {"RES_PARTIAL_READ", 18},
-    {"RES_SOME_ERRORS", 19},
-    {"RES_NO_SERVERS", 20},
-    {"RES_END", 21},
-    {"RES_DELETED", 22},
-    {"RES_VALUE", 23},
-    {"RES_STAT", 24},
-    {"RES_ITEM", 25},
-    {"RES_ERRNO", 26},
-    {"RES_FAIL_UNIX_SOCKET", 27},
-    {"RES_NOT_SUPPORTED", 28},
-    {"RES_NO_KEY_PROVIDED", 29},
-    {"RES_FETCH_NOTFINISHED", 30},
-    {"RES_TIMEOUT", 31},
-    {"RES_BUFFERED", 32},
-    {"RES_BAD_KEY_PROVIDED", 33},
-    {"RES_INVALID_HOST_PROTOCOL", 34},
-    {"RES_SERVER_MARKED_DEAD", 35},
-    {"RES_UNKNOWN_STAT_KEY", 36},
-    {"RES_INVALID_ARGUMENTS", 38},
-    {"RES_PARSE_ERROR", 43},
-    {"RES_PARSE_USER_ERROR", 44},
-    {"RES_DEPRECATED", 45},
-    {"RES_IN_PROGRESS", 46},
-    {"RES_MAXIMUM_RETURN", 49},
-    {"RES_MEMORY_ALLOCATION_FAILURE", 17},
-    {"RES_CONNECTION_SOCKET_CREATE_FAILURE", 11},
-    {"RES_E2BIG", 37},
-    {"RES_KEY_TOO_BIG", 39},
-    {"RES_SERVER_TEMPORARILY_DISABLED", 47},
-    {"RES_SERVER_MEMORY_ALLOCATION_FAILURE", 48},
-    {"RES_AUTH_PROBLEM", 40},
-    {"RES_AUTH_FAILURE", 41},
-    {"RES_AUTH_CONTINUE", 42},
-    {"RES_PAYLOAD_FAILURE", -1001},
-    {"SERIALIZER_PHP", 1},
-    {"SERIALIZER_IGBINARY", 2},
-    {"SERIALIZER_JSON", 3},
-    {"SERIALIZER_JSON_ARRAY", 4},
-    {"SERIALIZER_MSGPACK", 5},
-    {"COMPRESSION_FASTLZ", 2},
-    {"COMPRESSION_ZLIB", 1},
-    {"GET_PRESERVE_ORDER", 1},
-    {"GET_EXTENDED", 2},
-    /* Ours. */
-    {"COMPRESSION_ZSTD", SJX_COMPRESSION_ZSTD},
-    {"OPT_VALUES", SJX_OPT_VALUES},
-    {"OPT_COMPRESSION_THRESHOLD", SJX_OPT_COMPRESSION_THRESHOLD},
-    {"OPT_COMPRESSION_SAVING", SJX_OPT_COMPRESSION_SAVING},
-    {"OPT_SCHEME", SJX_OPT_SCHEME},
-    {"VALUES_MEMCACHED", SJX_VALUES_MEMCACHED},
-    {"VALUES_MEMCACHE", SJX_VALUES_MEMCACHE},
-    {"LIBMEMCACHED_VERSION_HEX", 0x01000018},
-};
-
-static const char *const TRUTHS[] = {"HAVE_IGBINARY", "HAVE_JSON", "HAVE_MSGPACK", "HAVE_SESSION", "HAVE_SASL"};
-
-void sjx_class_constants(zend_class_entry *class)
-{
-    for (size_t at = 0; at < sizeof CONSTANTS / sizeof *CONSTANTS; at++) {
-        zend_declare_class_constant_long(class, CONSTANTS[at].name, strlen(CONSTANTS[at].name), CONSTANTS[at].value);
-    }
-    for (size_t at = 0; at < sizeof TRUTHS / sizeof *TRUTHS; at++) {
-        zend_declare_class_constant_bool(class, TRUTHS[at], strlen(TRUTHS[at]), true);
-    }
-    zend_declare_class_constant_bool(class, ZEND_STRL("HAVE_ENCODING"), false);
-    zend_declare_class_constant_bool(class, ZEND_STRL("GET_ERROR_RETURN_VALUE"), false);
-}
 
 static bool is_drop_in(const zend_class_entry *class)
 {
@@ -276,6 +139,11 @@ ZEND_METHOD(Scrubjay, __construct)
         Z_PARAM_STR_OR_NULL(text)
     ZEND_PARSE_PARAMETERS_END();
     bool drop_in = is_drop_in(Z_OBJCE_P(ZEND_THIS));
+    if (object->constructed) {
+        zend_throw_error(NULL, "a client is constructed once");
+        return;
+    }
+    object->constructed = true;
     if (id != NULL && ZSTR_LEN(id) > 0 && !object->pool->persistent) {
         sjx_pool_free(object->pool);
         object->pool = sjx_pool_persistent(id, drop_in, &object->pristine);
@@ -456,7 +324,12 @@ ZEND_METHOD(Scrubjay, getServerByKey)
     if (client == NULL) {
         RETURN_FALSE;
     }
-    const sjx_server *server = &object->pool->servers[sj_client_place(client, ZSTR_VAL(key), ZSTR_LEN(key))];
+    uint32_t place = sj_client_place(client, ZSTR_VAL(key), ZSTR_LEN(key));
+    if (place >= object->pool->server_count) {
+        sjx_set_code(object, SJX_RES_FAILURE);
+        RETURN_FALSE;
+    }
+    const sjx_server *server = &object->pool->servers[place];
     put_server(return_value, server);
     add_assoc_long(return_value, "weight", server->weight);
 }
@@ -528,9 +401,10 @@ ZEND_METHOD(Scrubjay, setSaslAuthData)
     ZEND_PARSE_PARAMETERS_END();
     sjx_object *object = SJX_THIS();
     zend_string *login = zend_strpprintf(0, "%s:%s", ZSTR_VAL(user), ZSTR_VAL(password));
-    sjx_set_text(&object->pool->settings.login, ZSTR_VAL(login), ZSTR_LEN(login));
+    if (sjx_set_text(&object->pool->settings.login, ZSTR_VAL(login), ZSTR_LEN(login))) {
+        sjx_pool_changed(object->pool);
+    }
     zend_string_release(login);
-    sjx_pool_changed(object->pool);
     sjx_set_code(object, SJX_RES_SUCCESS);
     RETURN_TRUE;
 }

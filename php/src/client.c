@@ -17,12 +17,17 @@ sjx_pool *sjx_pool_new(bool persistent, bool drop_in)
     return pool;
 }
 
-void sjx_set_text(char **place, const char *text, size_t len)
+bool sjx_set_text(char **place, const char *text, size_t len)
 {
+    bool same = *place == NULL ? text == NULL : text != NULL && strlen(*place) == len && memcmp(*place, text, len) == 0;
+    if (same) {
+        return false;
+    }
     if (*place != NULL) {
         pefree(*place, 1);
     }
     *place = text == NULL ? NULL : zend_strndup(text, len);
+    return true;
 }
 
 void sjx_pool_changed(sjx_pool *pool)

@@ -27,9 +27,13 @@ static bool store_fresh(sjx_object *object, zend_string *name, zend_string *serv
     sjx_payload payload;
     sj_result result;
     sj_request request = {.op = SJ_SET, .exptime = exptime};
+    if (!sjx_key_make(object, name, server_key, &key) || !sjx_encode(&object->pool->settings, value, &payload)) {
+        return false;
+    }
+    /* Only now: writing a value may call methods of its own, and those may change the servers. */
     sj_client *client = sjx_client(object);
-    if (client == NULL || !sjx_key_make(object, name, server_key, &key) ||
-        !sjx_encode(&object->pool->settings, value, &payload)) {
+    if (client == NULL) {
+        sjx_payload_free(&payload);
         return false;
     }
     sjx_key_put(&key, &request);

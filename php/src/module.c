@@ -43,11 +43,19 @@ static PHP_GINIT_FUNCTION(scrubjay)
     memset(scrubjay_globals, 0, sizeof *scrubjay_globals);
 }
 
+/* So that programs that ask for the extension rather than the class find it. */
+static zend_module_entry memcached_module_entry = {
+    STANDARD_MODULE_HEADER, "memcached", NULL, NULL, NULL, NULL, NULL, NULL, SJX_MEMCACHED_VERSION, STANDARD_MODULE_PROPERTIES,
+};
+
 static PHP_MINIT_FUNCTION(scrubjay)
 {
     REGISTER_INI_ENTRIES();
     sjx_register_classes(module_number);
     sjx_session_register(sjx_memcached_ce != NULL);
+    if (sjx_memcached_ce != NULL) {
+        zend_register_internal_module(&memcached_module_entry);
+    }
     return SUCCESS;
 }
 

@@ -116,9 +116,10 @@ static bool set_prefix(sjx_object *object, zval *value)
 static bool set_scheme(sjx_object *object, zval *value)
 {
     zend_string *name = zval_get_string(value);
-    sjx_set_text(&object->pool->settings.scheme, ZSTR_LEN(name) == 0 ? NULL : ZSTR_VAL(name), ZSTR_LEN(name));
+    if (sjx_set_text(&object->pool->settings.scheme, ZSTR_LEN(name) == 0 ? NULL : ZSTR_VAL(name), ZSTR_LEN(name))) {
+        sjx_pool_changed(object->pool);
+    }
     zend_string_release(name);
-    sjx_pool_changed(object->pool);
     return true;
 }
 

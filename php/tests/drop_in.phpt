@@ -23,6 +23,9 @@ same(stored('drop')[0] & 0x10, 0x10, 'flags of what is compressed');
 same(client(1, 'Pool')->get('drop'), [str_repeat('x', 5000)], 'subclass');
 same(is_subclass_of('MemcachedException', 'RuntimeException'), true, 'exception');
 same(client(1)->get('drop'), str_repeat('x', 5000), 'both classes');
+same([extension_loaded('memcached'), phpversion('memcached')], [true, '3.2.0'], 'extension');
+session_module_name('memcached');
+same(session_module_name(), 'memcached', 'session handler');
 ?>
 done
 --EXPECT--

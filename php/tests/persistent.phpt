@@ -38,6 +38,39 @@ try {
     echo "not refused\n";
 } catch (ScrubjayException) {
 }
+try {
+    $again->__construct('another');
+    echo "constructed twice\n";
+} catch (Error) {
+}
+// What a value's own methods do to the client while it is written or read.
+class Meddler
+{
+    public static $client;
+
+    public function __serialize(): array
+    {
+        self::$client->quit();
+        self::$client->addServer('127.0.0.1', ports()[0]);
+        return ['x' => 1];
+    }
+
+    public function __unserialize(array $data): void
+    {
+        self::$client->quit();
+    }
+}
+Meddler::$client = client(2);
+same(Meddler::$client->set('meddler', new Meddler()), true, 'meddler is stored');
+same(get_class(Meddler::$client->get('meddler')), 'Meddler', 'meddler is read');
+same(Meddler::$client->setMulti(['meddler' => new Meddler(), 'm2' => new Meddler()]), true, 'meddlers are stored');
+same(count(Meddler::$client->getMulti(['meddler', 'm2'])), 2, 'meddlers are read');
+Meddler::$client->delete('meddler');
+same(get_class(Meddler::$client->get('meddler', function ($client, $key, &$value) {
+    $value = new Meddler();
+    return true;
+})), 'Meddler', 'meddler is computed');
+Meddler::$client = null;
 ?>
 done
 --EXPECT--

@@ -92,7 +92,7 @@ fn php_test(
         command.current_dir(&folder);
         command
     };
-    if !folder.join("Makefile").exists() {
+    if !is_newer(&folder.join("Makefile"), &folder.join("config.m4")) {
         must(&mut here("phpize"))?;
         let configure = format!("--with-scrubjay={}", root.join("crates/capi/include").display());
         must(here("./configure").args(["--quiet", &configure]))?;
@@ -115,6 +115,16 @@ fn php_test(
         .arg("tests")
         .env("NO_INTERACTION", "1");
     against_servers(target, program, &mut tests)
+}
+
+/// Whether a file is there, and was written after another.
+fn is_newer(file: &Path, other: &Path) -> bool {
+    let written = |path: &Path| {
+        std::fs::metadata(path)
+            .and_then(|metadata| metadata.modified())
+            .ok()
+    };
+    written(file) > written(other)
 }
 
 /// Copies files that are not the same already, so that make sees what has changed.
