@@ -12,6 +12,7 @@ mod failover;
 mod hands;
 mod kit;
 mod lab;
+mod later;
 mod lease;
 mod login;
 mod near;
