@@ -20,6 +20,7 @@ mod observe;
 mod options;
 mod plan;
 mod process;
+mod proxy;
 mod replay;
 mod restart;
 mod shared;
