@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use scrubjay_client::cache::Swap;
 use scrubjay_client::value::Value;
-use scrubjay_client::{Cache, Client, Config, LeaseOptions, placement};
+use scrubjay_client::{Cache, Client, Config, LeaseOptions, Put, placement};
 
 use crate::cache::MINUTE;
 use crate::kit::{Dir, PATIENCE, Server, until};
@@ -127,8 +127,19 @@ fn a_proxy_is_used_as_far_as_it_goes() {
     assert_eq!(cache.invalidate("c", MINUTE), Ok(true));
     assert_eq!(cache.delete("k"), Ok(true));
     assert_eq!(cache.get("k"), Ok(None));
-    // It does not know this, and ends the connection: an error, and the next request has another one.
+    let quiet = Put {
+        quiet: true,
+        ..MINUTE.into()
+    };
+    assert_eq!(cache.set("q", 1, quiet), Ok(true));
+    assert_eq!(cache.get("q"), Ok(Some(Value::Int(1))));
+    assert_eq!(cache.delete_quietly("q"), Ok(()));
+    assert_eq!(cache.get("q"), Ok(None));
+    assert!(cache.versions()[0].1.is_ok());
+    // It does not know these, and ends the connection: an error, and the next request has another one.
     assert!(cache.get_and_touch("n", MINUTE).is_err());
+    assert_eq!(cache.get("n"), Ok(Some(Value::Int(5))));
+    assert_eq!(cache.flush_all(0).len(), 1);
     assert_eq!(cache.get("n"), Ok(Some(Value::Int(5))));
 
     let keys: Vec<String> = (0..2_000).map(|number| format!("key-{number}")).collect();
