@@ -10,6 +10,7 @@ const PACKAGES: &[&str] = &[
     "chromium",
     "libmemcached-tools",
     "memcached",
+    "nutcracker",
     "php-cli",
     "php-dev",
     "php-igbinary",

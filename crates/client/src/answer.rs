@@ -1,4 +1,4 @@
-//! A reply as a future, for any runtime.
+//! What comes later as a future, for any runtime.
 
 use std::future::Future;
 use std::mem;
@@ -6,59 +6,69 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use crate::driver::Driver;
-use crate::error::Error;
-use crate::protocol::Reply;
+use crate::driver::{Driver, Names};
 
-/// A reply that comes later. Dropped before, nobody waits for it any more; whether the request is executed is open then.
+/// What a driver delivers later: a reply, many, or that a moment has come. Dropped before, nobody waits for it any more; whether a
+/// request is executed is open then.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    place: Place,
+pub(crate) struct Answer<T> {
+    place: Place<T>,
     /// Who is told if nobody waits any more, and what it is called there.
-    driver: Option<(Arc<Driver>, u64)>,
+    driver: Option<(Arc<Driver>, Names)>,
 }
 
-/// Where the reply is laid.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Place(Arc<Mutex<Content>>);
+/// Where it is laid.
+#[derive(Debug)]
+pub(crate) struct Place<T>(Arc<Mutex<Content<T>>>);
 
-#[derive(Debug, Default)]
-enum Content {
-    #[default]
+#[derive(Debug)]
+enum Content<T> {
     Nothing,
     Awaited(Waker),
-    Reply(Result<Reply, Error>),
+    Here(T),
     Taken,
 }
 
-impl Place {
-    fn lock(&self) -> MutexGuard<'_, Content> {
+impl<T> Clone for Place<T> {
+    fn clone(&self) -> Place<T> {
+        Place(self.0.clone())
+    }
+}
+
+impl<T> Default for Place<T> {
+    fn default() -> Place<T> {
+        Place(Arc::new(Mutex::new(Content::Nothing)))
+    }
+}
+
+impl<T> Place<T> {
+    fn lock(&self) -> MutexGuard<'_, Content<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lays the reply there.
-    pub(crate) fn put(&self, reply: Result<Reply, Error>) {
-        let before = mem::replace(&mut *self.lock(), Content::Reply(reply));
+    /// Lays it there.
+    pub(crate) fn put(&self, it: T) {
+        let before = mem::replace(&mut *self.lock(), Content::Here(it));
         if let Content::Awaited(waker) = before {
             waker.wake();
         }
     }
 }
 
-impl Answer {
-    pub(crate) fn new(place: Place, driver: Option<(Arc<Driver>, u64)>) -> Answer {
+impl<T> Answer<T> {
+    pub(crate) fn new(place: Place<T>, driver: Option<(Arc<Driver>, Names)>) -> Answer<T> {
         Answer { place, driver }
     }
 }
 
-impl Future for Answer {
-    type Output = Result<Reply, Error>;
+impl<T> Future for Answer<T> {
+    type Output = T;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Reply, Error>> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let mut content = self.place.lock();
         match mem::replace(&mut *content, Content::Taken) {
-            Content::Reply(reply) => Poll::Ready(reply),
-            Content::Taken => panic!("the reply has been taken already"),
+            Content::Here(it) => Poll::Ready(it),
+            Content::Taken => panic!("it has been taken already"),
             Content::Nothing | Content::Awaited(_) => {
                 *content = Content::Awaited(context.waker().clone());
                 Poll::Pending
@@ -67,11 +77,11 @@ impl Future for Answer {
     }
 }
 
-impl Drop for Answer {
+impl<T> Drop for Answer<T> {
     fn drop(&mut self) {
         let open = matches!(*self.place.lock(), Content::Nothing | Content::Awaited(_));
-        if let (true, Some((driver, id))) = (open, &self.driver) {
-            driver.forget(*id);
+        if let (true, Some((driver, names))) = (open, self.driver.take()) {
+            driver.forget(names);
         }
     }
 }

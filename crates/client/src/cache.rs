@@ -11,8 +11,10 @@ mod flight;
 mod later;
 mod lease;
 mod many;
+mod steps;
 mod ttl;
 mod typed;
+mod way;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,9 +27,11 @@ pub use ttl::{Put, Ttl};
 
 use crate::client::{Call, Client, Route};
 use crate::placement::ServerIndex;
-use crate::protocol::{self, Arith, Delete, Get, Reply, Request, Store, StoreMode, Touch};
-use crate::value::{Choice, Layout, Limits, Stored, Value, profile};
+use crate::protocol::{self, Arith, Reply, Request, Store, StoreMode};
+use crate::value::{Layout, Limits, Stored, Value, profile};
 use flight::Flights;
+use steps::Steps;
+use way::{Blocking, now};
 
 /// How often a loop over a CAS number tries again before it gives up.
 const TRIES_MAX: u32 = 64;
@@ -106,8 +110,7 @@ impl Cache {
     /// # Errors
     /// No reply, or a value that the layout cannot read.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, CacheError> {
-        let reply = self.ask(Request::Get(Get::new(key.as_ref())))?;
-        Ok(self.values.read(reply)?.value)
+        now(self.blocking().get(key.as_ref()))
     }
 
     /// The value of a key, and what [`Cache::cas`] wants to replace just this one.
@@ -115,8 +118,7 @@ impl Cache {
     /// # Errors
     /// As [`Cache::get`].
     pub fn gets(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Cas)>, CacheError> {
-        let held = self.held(key.as_ref())?;
-        Ok(held.value.zip(held.cas))
+        now(self.blocking().gets(key.as_ref()))
     }
 
     /// The value of a key, which lives on for `ttl` from now.
@@ -128,11 +130,7 @@ impl Cache {
         key: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> Result<Option<Value>, CacheError> {
-        let reply = self.ask(Request::Get(Get {
-            touch: Some(ttl.into().exptime()),
-            ..Get::new(key.as_ref())
-        }))?;
-        Ok(self.values.read(reply)?.value)
+        now(self.blocking().get_and_touch(key.as_ref(), ttl.into()))
     }
 
     /// Bytes and flags as the server has them, whatever the layout makes of them.
@@ -140,13 +138,7 @@ impl Cache {
     /// # Errors
     /// No reply.
     pub fn get_raw(&self, key: impl AsRef<[u8]>) -> Result<Option<Stored>, CacheError> {
-        Ok(match self.ask(Request::Get(Get::new(key.as_ref())))? {
-            Reply::Value(value) if !is_withheld(&value) => Some(Stored {
-                flags: value.flags,
-                bytes: value.bytes,
-            }),
-            _ => None,
-        })
+        now(self.blocking().get_raw(key.as_ref()))
     }
 
     /// Stores a value. `false` only where failover says that changes are lost without an error.
@@ -159,7 +151,9 @@ impl Cache {
         value: impl Into<Value>,
         put: impl Into<Put>,
     ) -> Result<bool, CacheError> {
-        self.store(key.as_ref(), &value.into(), StoreMode::Set, put.into())
+        now(self
+            .blocking()
+            .store(key.as_ref(), &value.into(), StoreMode::Set, put.into()))
     }
 
     /// Stores a value where there is none; `false` if there is one, or one is being [computed](Cache::get_or_compute).
@@ -172,7 +166,9 @@ impl Cache {
         value: impl Into<Value>,
         put: impl Into<Put>,
     ) -> Result<bool, CacheError> {
-        self.store(key.as_ref(), &value.into(), StoreMode::Add, put.into())
+        now(self
+            .blocking()
+            .store(key.as_ref(), &value.into(), StoreMode::Add, put.into()))
     }
 
     /// Stores a value where there is one already; `false` if there is none.
@@ -185,7 +181,9 @@ impl Cache {
         value: impl Into<Value>,
         put: impl Into<Put>,
     ) -> Result<bool, CacheError> {
-        self.store(key.as_ref(), &value.into(), StoreMode::Replace, put.into())
+        now(self
+            .blocking()
+            .store(key.as_ref(), &value.into(), StoreMode::Replace, put.into()))
     }
 
     /// Stores a value if the item has not changed since [`Cache::gets`].
@@ -199,7 +197,7 @@ impl Cache {
         cas: Cas,
         put: impl Into<Put>,
     ) -> Result<Swap, CacheError> {
-        self.swap(key.as_ref(), &value.into(), cas, put.into())
+        now(self.blocking().swap(key.as_ref(), &value.into(), cas, put.into()))
     }
 
     /// Stores bytes and flags as they are, whatever the layout would make of them; the `put`'s choice of compression is not
@@ -213,8 +211,9 @@ impl Cache {
         stored: Stored,
         put: impl Into<Put>,
     ) -> Result<bool, CacheError> {
-        let request = store(key.as_ref(), stored, StoreMode::Set, &put.into());
-        Ok(is_done(&self.ask(Request::Store(request))?))
+        now(self
+            .blocking()
+            .store_raw(key.as_ref(), stored, StoreMode::Set, put.into()))
     }
 
     /// Puts bytes behind those that are there; `false` if there is no item.
@@ -226,7 +225,9 @@ impl Cache {
     /// # Errors
     /// No reply.
     pub fn append(&self, key: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) -> Result<bool, CacheError> {
-        self.extend(key.as_ref(), bytes.as_ref(), StoreMode::Append)
+        now(self
+            .blocking()
+            .extend(key.as_ref(), bytes.as_ref(), StoreMode::Append))
     }
 
     /// Puts bytes before those that are there, as [`Cache::append`].
@@ -234,15 +235,9 @@ impl Cache {
     /// # Errors
     /// No reply.
     pub fn prepend(&self, key: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) -> Result<bool, CacheError> {
-        self.extend(key.as_ref(), bytes.as_ref(), StoreMode::Prepend)
-    }
-
-    fn extend(&self, key: &[u8], bytes: &[u8], mode: StoreMode) -> Result<bool, CacheError> {
-        let request = Store {
-            mode,
-            ..Store::new(key, bytes)
-        };
-        Ok(is_done(&self.ask(Request::Store(request))?))
+        now(self
+            .blocking()
+            .extend(key.as_ref(), bytes.as_ref(), StoreMode::Prepend))
     }
 
     /// Removes an item; `false` if there is none.
@@ -250,7 +245,7 @@ impl Cache {
     /// # Errors
     /// No reply.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, CacheError> {
-        Ok(is_done(&self.ask(Request::Delete(Delete::new(key.as_ref())))?))
+        now(self.blocking().delete(key.as_ref(), false))
     }
 
     /// Removes an item without waiting for it to happen. What goes wrong on the way is counted, not told.
@@ -258,11 +253,7 @@ impl Cache {
     /// # Errors
     /// It could not be sent.
     pub fn delete_quietly(&self, key: impl AsRef<[u8]>) -> Result<(), CacheError> {
-        let quiet = Delete {
-            quiet: true,
-            ..Delete::new(key.as_ref())
-        };
-        self.ask(Request::Delete(quiet)).map(drop)
+        now(self.blocking().delete(key.as_ref(), true)).map(drop)
     }
 
     /// Gives an item another life; `false` if there is none.
@@ -270,12 +261,7 @@ impl Cache {
     /// # Errors
     /// No reply.
     pub fn touch(&self, key: impl AsRef<[u8]>, ttl: impl Into<Ttl>) -> Result<bool, CacheError> {
-        let touch = Touch {
-            key: key.as_ref(),
-            exptime: ttl.into().exptime(),
-            quiet: false,
-        };
-        Ok(is_done(&self.ask(Request::Touch(touch))?))
+        now(self.blocking().touch(key.as_ref(), ttl.into()))
     }
 
     /// Adds to a number, and gives the sum, modulo 2^64; `None` if there is no item.
@@ -283,7 +269,7 @@ impl Cache {
     /// # Errors
     /// No reply, or the item is no number from 0 on.
     pub fn incr(&self, key: impl AsRef<[u8]>, delta: u64) -> Result<Option<u64>, CacheError> {
-        number(self.ask(Request::Arith(Arith::new(key.as_ref(), delta)))?)
+        now(self.blocking().count(Arith::new(key.as_ref(), delta)))
     }
 
     /// Takes from a number, down to 0, and gives what is left; `None` if there is no item.
@@ -291,14 +277,11 @@ impl Cache {
     /// # Errors
     /// As [`Cache::incr`].
     pub fn decr(&self, key: impl AsRef<[u8]>, delta: u64) -> Result<Option<u64>, CacheError> {
-        let request = Arith {
-            decrement: true,
-            ..Arith::new(key.as_ref(), delta)
-        };
-        number(self.ask(Request::Arith(request))?)
+        now(self.blocking().count(down(key.as_ref(), delta)))
     }
 
-    /// Adds to a number, which starts as `initial` where there is none. One request; two more for the first caller.
+    /// Adds to a number, which starts as `initial` where there is none. One request; two for the
+    /// first caller, three if it loses the race to be first.
     ///
     /// # Errors
     /// As [`Cache::incr`]; or others removed the item each time it was there.
@@ -309,7 +292,8 @@ impl Cache {
         initial: u64,
         ttl: impl Into<Ttl>,
     ) -> Result<u64, CacheError> {
-        self.count_from(key.as_ref(), initial, ttl.into(), || self.incr(&key, delta))
+        let arith = Arith::new(key.as_ref(), delta);
+        now(self.blocking().count_from(arith, initial, ttl.into()))
     }
 
     /// Takes from a number, which starts as `initial` where there is none, as [`Cache::incr_from`].
@@ -323,32 +307,8 @@ impl Cache {
         initial: u64,
         ttl: impl Into<Ttl>,
     ) -> Result<u64, CacheError> {
-        self.count_from(key.as_ref(), initial, ttl.into(), || self.decr(&key, delta))
-    }
-
-    // The meta command would store the first number itself, but without flags that say that it is one.
-    fn count_from(
-        &self,
-        key: &[u8],
-        initial: u64,
-        ttl: Ttl,
-        count: impl Fn() -> Result<Option<u64>, CacheError>,
-    ) -> Result<u64, CacheError> {
-        let flags = self.values.layout.encode(&Value::Int(0), Choice::Raw)?.flags;
-        for _ in 0..TRIES_MAX {
-            if let Some(number) = count()? {
-                return Ok(number);
-            }
-            let stored = Stored {
-                flags,
-                bytes: initial.to_string().into_bytes(),
-            };
-            let request = store(key, stored, StoreMode::Add, &ttl.into());
-            if is_done(&self.ask(Request::Store(request))?) {
-                return Ok(initial);
-            }
-        }
-        Err(CacheError::Contended { tries: TRIES_MAX })
+        let arith = down(key.as_ref(), delta);
+        now(self.blocking().count_from(arith, initial, ttl.into()))
     }
 
     /// Changes a value by what it is: `change` gets the value, if there is one, and gives the new one, or `None` to leave it all
@@ -360,27 +320,9 @@ impl Cache {
         &self,
         key: impl AsRef<[u8]>,
         put: impl Into<Put>,
-        mut change: impl FnMut(Option<&Value>) -> Option<Value>,
+        change: impl FnMut(Option<&Value>) -> Option<Value>,
     ) -> Result<Option<Value>, CacheError> {
-        let key = key.as_ref();
-        let put = Put {
-            quiet: false,
-            ..put.into()
-        };
-        for _ in 0..TRIES_MAX {
-            let held = self.held(key)?;
-            let Some(new) = change(held.value.as_ref()) else {
-                return Ok(held.value);
-            };
-            let stored = match held.cas {
-                Some(cas) => self.swap(key, &new, cas, put)? == Swap::Stored,
-                None => self.store(key, &new, StoreMode::Add, put)?,
-            };
-            if stored {
-                return Ok(Some(new));
-            }
-        }
-        Err(CacheError::Contended { tries: TRIES_MAX })
+        now(self.blocking().update(key.as_ref(), put.into(), change))
     }
 
     /// Removes all items of all servers, after so many seconds. Names the servers that did not.
@@ -423,26 +365,8 @@ impl Cache {
         }
     }
 
-    fn ask(&self, request: Request<'_>) -> Result<Reply, CacheError> {
-        self.client.call(request, self.call()).map_err(CacheError::Call)
-    }
-
-    fn held(&self, key: &[u8]) -> Result<Held, CacheError> {
-        let reply = self.ask(Request::Get(with_cas(key)))?;
-        self.values.read(reply)
-    }
-
-    fn store(&self, key: &[u8], value: &Value, mode: StoreMode, put: Put) -> Result<bool, CacheError> {
-        let request = self.values.store(key, value, mode, put)?;
-        Ok(is_done(&self.ask(Request::Store(request))?))
-    }
-
-    fn swap(&self, key: &[u8], value: &Value, cas: Cas, put: Put) -> Result<Swap, CacheError> {
-        let request = Store {
-            cas: Some(cas.0),
-            ..self.values.store(key, value, StoreMode::Set, put)?
-        };
-        Ok(swapped(&self.ask(Request::Store(request))?))
+    fn blocking(&self) -> Steps<Blocking<'_>> {
+        Steps(Blocking(self))
     }
 }
 
@@ -488,10 +412,10 @@ impl Values {
     }
 }
 
-fn with_cas(key: &[u8]) -> Get<'_> {
-    Get {
-        with_cas: true,
-        ..Get::new(key)
+fn down(key: &[u8], delta: u64) -> Arith<'_> {
+    Arith {
+        decrement: true,
+        ..Arith::new(key, delta)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::answer::{Answer, Place};
 use crate::config::{Apart, Config, ConfigError, Failover};
 use crate::connection::{Caller, Desk, Patience};
 use crate::discovery::{DiscoveryError, Follower, Source};
-use crate::driver::{AllDone, Done, Kept};
+use crate::driver::{AllDone, Done, Driver, Kept, Names};
 use crate::error::Error;
 use crate::failover::{self, Detour, Origin, Pursuit};
 use crate::placement::{self, ServerIndex};
@@ -234,29 +234,8 @@ impl Client {
         call: Call<'_>,
         done: impl FnOnce(Vec<Result<Reply, Error>>) + Send + 'static,
     ) {
-        let set = self.0.set();
-        let routed = self.routes(&set, &requests, call.route);
-        let (routes, driver) = match routed.and_then(|routes| Ok((routes, set.driver()?))) {
-            Ok(found) => found,
-            Err(error) => return done(requests.iter().map(|_| Err(error.clone())).collect()),
-        };
-        let asked = requests.into_iter().zip(routes);
-        if !self.fails_over(call.route) {
-            let kept = asked.map(|(request, index)| self.keep(request, index)).collect();
-            driver.call_all(kept, self.patience(call), Box::new(done));
-            return;
-        }
-        let all = All::new(asked.len(), Box::new(done));
-        for (at, (request, index)) in asked.enumerate() {
-            let all = all.clone();
-            let _ = self.begin(
-                &set,
-                index,
-                request,
-                call,
-                Box::new(move |reply| all.put(at, reply)),
-            );
-        }
+        // That there is nothing to forget is told once, below.
+        let _ = self.begin_all(requests, call, Box::new(done));
     }
 
     /// [`Client::start`] as a future, for any runtime. Dropped before its time, it is waited for no more.
@@ -270,8 +249,62 @@ impl Client {
         let index = self.route(&set, &request, call.route);
         let to = place.clone();
         let id = self.begin(&set, index, request, call, Box::new(move |reply| to.put(reply)));
-        let known = id.and_then(|id| Some((set.driver().ok()?.clone(), id)));
+        let known = id.and_then(|id| Some((set.driver().ok()?.clone(), Names::one(id))));
         Answer::new(place, known)
+    }
+
+    /// [`Client::call_all`] as [`Client::call_async`].
+    pub fn call_all_async(
+        &self,
+        requests: Vec<Request<'_>>,
+        call: Call<'_>,
+    ) -> impl Future<Output = Vec<Result<Reply, Error>>> + Send + use<> {
+        let place = Place::default();
+        let to = place.clone();
+        let known = self.begin_all(requests, call, Box::new(move |replies| to.put(replies)));
+        Answer::new(place, known)
+    }
+
+    /// Comes when this moment has come; at once if there can be no thread that waits for it.
+    pub(crate) fn alarm(&self, until: Instant) -> Answer<()> {
+        match self.0.set().driver() {
+            Ok(driver) => driver.alarm(until),
+            Err(_) => {
+                let place = Place::default();
+                place.put(());
+                Answer::new(place, None)
+            }
+        }
+    }
+
+    /// Asks many by the driver; gives the names by which they can be forgotten, if there is anything to forget.
+    fn begin_all(
+        &self,
+        requests: Vec<Request<'_>>,
+        call: Call<'_>,
+        done: AllDone,
+    ) -> Option<(Arc<Driver>, Names)> {
+        let set = self.0.set();
+        let routed = self.routes(&set, &requests, call.route);
+        let (routes, driver) = match routed.and_then(|routes| Ok((routes, set.driver()?))) {
+            Ok(found) => found,
+            Err(error) => {
+                done(requests.iter().map(|_| Err(error.clone())).collect());
+                return None;
+            }
+        };
+        let asked = requests.into_iter().zip(routes);
+        if !self.fails_over(call.route) {
+            let kept = asked.map(|(request, index)| self.keep(request, index)).collect();
+            return Some((driver.clone(), driver.call_all(kept, self.patience(call), done)));
+        }
+        let all = All::new(asked.len(), done);
+        let names = asked.enumerate().filter_map(|(at, (request, index))| {
+            let all = all.clone();
+            let done = Box::new(move |reply| all.put(at, reply));
+            self.begin(&set, index, request, call, done)
+        });
+        Some((driver.clone(), Names::Each(names.collect())))
     }
 
     /// Asks by the driver; gives the name by which it can be forgotten, if there is anything to forget.

@@ -5,10 +5,12 @@ mod entries;
 
 use std::io;
 use std::mem;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Instant;
 
+use crate::answer::{Answer, Place};
 use crate::connection::{Desk, Patience};
 use crate::error::Error;
 use crate::failover::again;
@@ -58,7 +60,28 @@ impl Kept {
 enum Task {
     One(u64, Kept, Patience, Done),
     All(u64, Vec<Kept>, Patience, AllDone),
-    Forget(u64),
+    Alarm(u64, Instant, Place<()>),
+    Forget(Names),
+}
+
+/// What requests are called that are forgotten together.
+#[derive(Clone, Debug)]
+pub(crate) enum Names {
+    InARow(Range<u64>),
+    Each(Vec<u64>),
+}
+
+impl Names {
+    pub(crate) fn one(id: u64) -> Names {
+        Names::InARow(id..id + 1)
+    }
+
+    fn put_into(self, ids: &mut Vec<u64>) {
+        match self {
+            Names::InARow(range) => ids.extend(range),
+            Names::Each(each) => ids.extend(each),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -107,14 +130,24 @@ impl Driver {
         id
     }
 
-    pub(crate) fn call_all(&self, requests: Vec<Kept>, patience: Patience, done: AllDone) {
-        let first = self.desk.next_ids(requests.len() as u64);
+    /// Asks many; gives the names by which they can be forgotten.
+    pub(crate) fn call_all(&self, requests: Vec<Kept>, patience: Patience, done: AllDone) -> Names {
+        let count = requests.len() as u64;
+        let first = self.desk.next_ids(count);
         self.put(Task::All(first, requests, patience, done));
+        Names::InARow(first..first + count)
     }
 
-    /// Nobody waits for this reply any more, and nobody is told.
-    pub(crate) fn forget(&self, id: u64) {
-        self.put(Task::Forget(id));
+    /// Comes when this moment has come.
+    pub(crate) fn alarm(self: &Arc<Driver>, until: Instant) -> Answer<()> {
+        let (id, place) = (self.desk.next_ids(1), Place::default());
+        self.put(Task::Alarm(id, until, place.clone()));
+        Answer::new(place, Some((self.clone(), Names::one(id))))
+    }
+
+    /// Nobody waits for these any more, and nobody is told.
+    pub(crate) fn forget(&self, names: Names) {
+        self.put(Task::Forget(names));
     }
 
     fn put(&self, task: Task) {
@@ -175,7 +208,8 @@ fn take_up(tasks: Vec<Task>, gathering: &mut Gathering, entries: &mut Entries) {
                     gathering.submit(entries, id);
                 }
             }
-            Task::Forget(id) => forgotten.push(id),
+            Task::Alarm(id, until, place) => entries.set_alarm(id, until, place),
+            Task::Forget(names) => names.put_into(&mut forgotten),
         }
     }
     if !forgotten.is_empty() {

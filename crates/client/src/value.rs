@@ -180,7 +180,7 @@ impl Value {
     /// Text if `bytes` are valid UTF-8, else bytes: for formats that do not tell.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        match std::str::from_utf8(bytes) {
+        match simdutf8::basic::from_utf8(bytes) {
             Ok(text) => Self::Text(text.to_owned()),
             Err(_) => Self::Bytes(bytes.to_vec()),
         }
@@ -191,7 +191,7 @@ impl Key {
     /// Text if `bytes` are valid UTF-8, else bytes: for formats that do not tell.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        match std::str::from_utf8(bytes) {
+        match simdutf8::basic::from_utf8(bytes) {
             Ok(text) => Self::Text(text.to_owned()),
             Err(_) => Self::Bytes(bytes.to_vec()),
         }

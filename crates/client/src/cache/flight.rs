@@ -1,7 +1,9 @@
 //! Computations under way in this process: who needs what is being computed already waits for it.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::value::Value;
@@ -21,7 +23,8 @@ pub(super) struct Flight {
 }
 
 enum State {
-    Under,
+    /// With the tasks that wait; the threads wait at the condition variable.
+    Under(Vec<Waker>),
     /// With its value.
     Landed(Value),
     /// Without one.
@@ -70,7 +73,7 @@ impl Flights {
             return Role::Follow(flight.clone());
         }
         let flight = Arc::new(Flight {
-            state: Mutex::new(State::Under),
+            state: Mutex::new(State::Under(Vec::new())),
             ended: Condvar::new(),
         });
         flights.insert(name.clone(), flight.clone());
@@ -90,20 +93,46 @@ impl Flights {
 impl Flight {
     /// Waits until it has ended, at most so long.
     pub(super) fn wait(&self, within: Duration) -> Outcome {
-        let under = |state: &mut State| matches!(state, State::Under);
+        let under = |state: &mut State| matches!(state, State::Under(_));
         let state = lock(&self.state);
         let waited = self.ended.wait_timeout_while(state, within, under);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match &*state {
-            State::Under => Outcome::Late,
-            State::Landed(value) => Outcome::Landed(value.clone()),
-            State::Lost => Outcome::Lost,
-        }
+        state.outcome().unwrap_or(Outcome::Late)
     }
 
+    /// How it has ended; the task is woken when it does.
+    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Outcome> {
+        let mut state = lock(&self.state);
+        if let State::Under(wakers) = &mut *state
+            && !wakers.iter().any(|waker| waker.will_wake(context.waker()))
+        {
+            wakers.push(context.waker().clone());
+        }
+        state.outcome().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Ends it, unless it has ended.
     fn end(&self, how: State) {
-        *lock(&self.state) = how;
+        let mut state = lock(&self.state);
+        if !matches!(*state, State::Under(_)) {
+            return;
+        }
+        let before = mem::replace(&mut *state, how);
+        drop(state);
         self.ended.notify_all();
+        if let State::Under(wakers) = before {
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl State {
+    fn outcome(&self) -> Option<Outcome> {
+        match self {
+            State::Under(_) => None,
+            State::Landed(value) => Some(Outcome::Landed(value.clone())),
+            State::Lost => Some(Outcome::Lost),
+        }
     }
 }
 
@@ -125,11 +154,7 @@ impl Drop for Pilot<'_> {
             flights.remove(&self.name);
         }
         drop(flights);
-        let mut state = lock(&self.flight.state);
-        if matches!(*state, State::Under) {
-            *state = State::Lost;
-            self.flight.ended.notify_all();
-        }
+        self.flight.end(State::Lost);
     }
 }
 

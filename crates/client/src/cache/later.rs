@@ -1,71 +1,19 @@
-//! The same without waiting: futures of what is one request, or one batch. Any executor runs them, and dropping one is safe: its
-//! reply is dropped when it comes.
+//! The same without waiting. Any executor runs these futures; they do nothing before they are polled. Dropped, they are waited for
+//! no more: whether a request under way is executed is open then.
 
 use std::future::Future;
 use std::hash::Hash;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use super::{Cache, CacheError, Cas, Many, Put, Swap, Ttl, is_done, many, number, store, swapped, with_cas};
-use crate::protocol::{Arith, Delete, Get, Reply, Request, Store, StoreMode, Touch};
+use super::steps::Steps;
+use super::way::Later;
+use super::{Cache, CacheError, Cas, ComputeError, LeaseOptions, Many, Put, Swap, Ttl, down};
+use crate::protocol::{Arith, StoreMode};
 use crate::value::{Stored, Value};
 
-/// A reply that is on its way.
-struct Later<T>(Arc<Mutex<Slot<T>>>);
-
-struct Slot<T> {
-    value: Option<T>,
-    waker: Option<Waker>,
-}
-
-fn lock<T>(slot: &Mutex<Slot<T>>) -> MutexGuard<'_, Slot<T>> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl<T: Send + 'static> Later<T> {
-    /// What `start` hands to the function it is given.
-    fn start(start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> Later<T> {
-        let slot = Arc::new(Mutex::new(Slot {
-            value: None,
-            waker: None,
-        }));
-        let filled = slot.clone();
-        start(Box::new(move |value| {
-            let waker = {
-                let mut slot = lock(&filled);
-                slot.value = Some(value);
-                slot.waker.take()
-            };
-            // Not under the lock: the waker may poll at once.
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }));
-        Later(slot)
-    }
-}
-
-impl<T> Future for Later<T> {
-    type Output = T;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut slot = lock(&self.0);
-        match slot.value.take() {
-            Some(value) => Poll::Ready(value),
-            None => {
-                slot.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-}
-
 impl Cache {
-    // Not async itself: the request is sent when this is called.
-    fn later(&self, request: Request<'_>) -> impl Future<Output = Result<Reply, CacheError>> + use<> {
-        let reply = Later::start(|done| self.client.start(request, self.call(), done));
-        async move { Ok(reply.await?) }
+    fn later(&self) -> Steps<Later<'_>> {
+        Steps(Later(self))
     }
 
     /// [`Cache::get`] without waiting.
@@ -73,8 +21,7 @@ impl Cache {
     /// # Errors
     /// As there.
     pub async fn get_async(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, CacheError> {
-        let reply = self.later(Request::Get(Get::new(key.as_ref()))).await?;
-        Ok(self.values.read(reply)?.value)
+        self.later().get(key.as_ref()).await
     }
 
     /// [`Cache::gets`] without waiting.
@@ -82,9 +29,27 @@ impl Cache {
     /// # Errors
     /// As there.
     pub async fn gets_async(&self, key: impl AsRef<[u8]>) -> Result<Option<(Value, Cas)>, CacheError> {
-        let reply = self.later(Request::Get(with_cas(key.as_ref()))).await?;
-        let held = self.values.read(reply)?;
-        Ok(held.value.zip(held.cas))
+        self.later().gets(key.as_ref()).await
+    }
+
+    /// [`Cache::get_and_touch`] without waiting.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn get_and_touch_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<Option<Value>, CacheError> {
+        self.later().get_and_touch(key.as_ref(), ttl.into()).await
+    }
+
+    /// [`Cache::get_raw`] without waiting.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn get_raw_async(&self, key: impl AsRef<[u8]>) -> Result<Option<Stored>, CacheError> {
+        self.later().get_raw(key.as_ref()).await
     }
 
     /// [`Cache::get_many`] without waiting.
@@ -92,11 +57,7 @@ impl Cache {
     where
         K: AsRef<[u8]> + Hash + Eq,
     {
-        let keys: Vec<K> = keys.into_iter().collect();
-        let requests = many::gets(&keys);
-        let replies = Later::start(|done| self.client.start_all(requests, self.call(), done));
-        let replies = replies.await;
-        many::read_all(&self.values, keys, replies)
+        self.later().get_many(keys.into_iter().collect()).await
     }
 
     /// [`Cache::set`] without waiting.
@@ -109,7 +70,8 @@ impl Cache {
         value: impl Into<Value>,
         put: impl Into<Put>,
     ) -> Result<bool, CacheError> {
-        self.store_async(key.as_ref(), &value.into(), StoreMode::Set, put.into())
+        self.later()
+            .store(key.as_ref(), &value.into(), StoreMode::Set, put.into())
             .await
     }
 
@@ -123,7 +85,8 @@ impl Cache {
         value: impl Into<Value>,
         put: impl Into<Put>,
     ) -> Result<bool, CacheError> {
-        self.store_async(key.as_ref(), &value.into(), StoreMode::Add, put.into())
+        self.later()
+            .store(key.as_ref(), &value.into(), StoreMode::Add, put.into())
             .await
     }
 
@@ -137,7 +100,24 @@ impl Cache {
         value: impl Into<Value>,
         put: impl Into<Put>,
     ) -> Result<bool, CacheError> {
-        self.store_async(key.as_ref(), &value.into(), StoreMode::Replace, put.into())
+        self.later()
+            .store(key.as_ref(), &value.into(), StoreMode::Replace, put.into())
+            .await
+    }
+
+    /// [`Cache::set_many`] without waiting.
+    #[must_use = "values that are not stored are told here only"]
+    pub async fn set_many_async<K, V>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+        put: impl Into<Put>,
+    ) -> Vec<(K, CacheError)>
+    where
+        K: AsRef<[u8]>,
+        V: Into<Value>,
+    {
+        self.later()
+            .set_many(pairs.into_iter().collect(), put.into())
             .await
     }
 
@@ -152,14 +132,9 @@ impl Cache {
         cas: Cas,
         put: impl Into<Put>,
     ) -> Result<Swap, CacheError> {
-        let store = self
-            .values
-            .store(key.as_ref(), &value.into(), StoreMode::Set, put.into())?;
-        let request = Store {
-            cas: Some(cas.0),
-            ..store
-        };
-        Ok(swapped(&self.later(Request::Store(request)).await?))
+        self.later()
+            .swap(key.as_ref(), &value.into(), cas, put.into())
+            .await
     }
 
     /// [`Cache::set_raw`] without waiting.
@@ -172,8 +147,37 @@ impl Cache {
         stored: Stored,
         put: impl Into<Put>,
     ) -> Result<bool, CacheError> {
-        let request = store(key.as_ref(), stored, StoreMode::Set, &put.into());
-        Ok(is_done(&self.later(Request::Store(request)).await?))
+        self.later()
+            .store_raw(key.as_ref(), stored, StoreMode::Set, put.into())
+            .await
+    }
+
+    /// [`Cache::append`] without waiting.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn append_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        bytes: impl AsRef<[u8]>,
+    ) -> Result<bool, CacheError> {
+        self.later()
+            .extend(key.as_ref(), bytes.as_ref(), StoreMode::Append)
+            .await
+    }
+
+    /// [`Cache::prepend`] without waiting.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn prepend_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        bytes: impl AsRef<[u8]>,
+    ) -> Result<bool, CacheError> {
+        self.later()
+            .extend(key.as_ref(), bytes.as_ref(), StoreMode::Prepend)
+            .await
     }
 
     /// [`Cache::delete`] without waiting.
@@ -181,8 +185,15 @@ impl Cache {
     /// # Errors
     /// As there.
     pub async fn delete_async(&self, key: impl AsRef<[u8]>) -> Result<bool, CacheError> {
-        let reply = self.later(Request::Delete(Delete::new(key.as_ref()))).await?;
-        Ok(is_done(&reply))
+        self.later().delete(key.as_ref(), false).await
+    }
+
+    /// [`Cache::delete_many`] without waiting.
+    pub async fn delete_many_async<K>(&self, keys: impl IntoIterator<Item = K>) -> Many<K, ()>
+    where
+        K: AsRef<[u8]> + Hash + Eq,
+    {
+        self.later().delete_many(keys.into_iter().collect()).await
     }
 
     /// [`Cache::touch`] without waiting.
@@ -190,12 +201,7 @@ impl Cache {
     /// # Errors
     /// As there.
     pub async fn touch_async(&self, key: impl AsRef<[u8]>, ttl: impl Into<Ttl>) -> Result<bool, CacheError> {
-        let request = Request::Touch(Touch {
-            key: key.as_ref(),
-            exptime: ttl.into().exptime(),
-            quiet: false,
-        });
-        Ok(is_done(&self.later(request).await?))
+        self.later().touch(key.as_ref(), ttl.into()).await
     }
 
     /// [`Cache::incr`] without waiting.
@@ -203,8 +209,7 @@ impl Cache {
     /// # Errors
     /// As there.
     pub async fn incr_async(&self, key: impl AsRef<[u8]>, delta: u64) -> Result<Option<u64>, CacheError> {
-        let request = Request::Arith(Arith::new(key.as_ref(), delta));
-        number(self.later(request).await?)
+        self.later().count(Arith::new(key.as_ref(), delta)).await
     }
 
     /// [`Cache::decr`] without waiting.
@@ -212,21 +217,77 @@ impl Cache {
     /// # Errors
     /// As there.
     pub async fn decr_async(&self, key: impl AsRef<[u8]>, delta: u64) -> Result<Option<u64>, CacheError> {
-        let request = Request::Arith(Arith {
-            decrement: true,
-            ..Arith::new(key.as_ref(), delta)
-        });
-        number(self.later(request).await?)
+        self.later().count(down(key.as_ref(), delta)).await
     }
 
-    async fn store_async(
+    /// [`Cache::incr_from`] without waiting.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn incr_from_async(
         &self,
-        key: &[u8],
-        value: &Value,
-        mode: StoreMode,
-        put: Put,
-    ) -> Result<bool, CacheError> {
-        let request = self.values.store(key, value, mode, put)?;
-        Ok(is_done(&self.later(Request::Store(request)).await?))
+        key: impl AsRef<[u8]>,
+        delta: u64,
+        initial: u64,
+        ttl: impl Into<Ttl>,
+    ) -> Result<u64, CacheError> {
+        self.later()
+            .count_from(Arith::new(key.as_ref(), delta), initial, ttl.into())
+            .await
+    }
+
+    /// [`Cache::decr_from`] without waiting.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn decr_from_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        delta: u64,
+        initial: u64,
+        ttl: impl Into<Ttl>,
+    ) -> Result<u64, CacheError> {
+        self.later()
+            .count_from(down(key.as_ref(), delta), initial, ttl.into())
+            .await
+    }
+
+    /// [`Cache::update`] without waiting.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn update_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        put: impl Into<Put>,
+        change: impl FnMut(Option<&Value>) -> Option<Value>,
+    ) -> Result<Option<Value>, CacheError> {
+        self.later().update(key.as_ref(), put.into(), change).await
+    }
+
+    /// [`Cache::invalidate`] without waiting.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn invalidate_async(&self, key: impl AsRef<[u8]>, keep: Duration) -> Result<bool, CacheError> {
+        self.later().invalidate(key.as_ref(), keep).await
+    }
+
+    /// [`Cache::get_or_compute`] without waiting: `compute` is polled only if this caller is to compute. All callers of this process, tasks
+    /// and threads alike, get what one of them computes. Dropped while it computes, it makes room for the next one.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn get_or_compute_async<V: Into<Value>, E>(
+        &self,
+        key: impl AsRef<[u8]>,
+        put: impl Into<Put>,
+        options: LeaseOptions,
+        compute: impl Future<Output = Result<V, E>>,
+    ) -> Result<Value, ComputeError<E>> {
+        let compute = async { compute.await.map(Into::into) };
+        self.later()
+            .get_or_compute(key.as_ref(), put.into(), options, compute)
+            .await
     }
 }

@@ -5,10 +5,12 @@
 //! The others wait: for the winner, if it is in this process, else they ask again, at growing intervals. Where there is a
 //! value that was invalidated, or is about to expire, one has won as well, and the others get that value at once.
 
-use std::thread;
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 use super::flight::{Outcome, Role};
+use super::steps::Steps;
+use super::way::{Way, now};
 use super::{Cache, CacheError, ComputeError, Put, Ttl, is_placeholder};
 use crate::error::Error;
 use crate::protocol::{Delete, Get, Refused, Reply, Request, Store, StoreMode};
@@ -80,58 +82,10 @@ impl Cache {
         options: LeaseOptions,
         compute: impl FnOnce() -> Result<V, E>,
     ) -> Result<Value, ComputeError<E>> {
-        let key = key.as_ref();
-        let put = put.into();
-        let deadline = Instant::now() + options.wait_max;
-        let compute = || match compute() {
-            Ok(value) => Ok(value.into()),
-            Err(error) => Err(ComputeError::Compute(error)),
-        };
-        let mut pause = PAUSE_MIN;
-        loop {
-            match self.look(key, options)? {
-                Look::Found(value) => return Ok(value),
-                Look::Won { cas, placeholder } => return self.refill(key, put, cas, placeholder, compute),
-                Look::Taken { cas } => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return compute();
-                    }
-                    match self.flights.find(key, cas) {
-                        Some(flight) => {
-                            if let Outcome::Landed(value) = flight.wait(left) {
-                                return Ok(value);
-                            }
-                        }
-                        None => {
-                            thread::sleep(pause.min(left));
-                            pause = (pause * 2).min(PAUSE_MAX);
-                        }
-                    }
-                }
-                Look::Missed | Look::Leaseless => match self.flights.enter(key, 0) {
-                    Role::Lead(pilot) => {
-                        // Somebody may have landed between the look and now.
-                        if let Some(value) = self.get(key)? {
-                            pilot.land(&value);
-                            return Ok(value);
-                        }
-                        let value = compute()?;
-                        self.keep(self.values.store(key, &value, StoreMode::Set, put)?);
-                        pilot.land(&value);
-                        return Ok(value);
-                    }
-                    Role::Follow(flight) => {
-                        let left = deadline.saturating_duration_since(Instant::now());
-                        match flight.wait(left) {
-                            Outcome::Landed(value) => return Ok(value),
-                            Outcome::Lost => {}
-                            Outcome::Late => return compute(),
-                        }
-                    }
-                },
-            }
-        }
+        let compute = async { compute().map(Into::into) };
+        now(self
+            .blocking()
+            .get_or_compute(key.as_ref(), put.into(), options, compute))
     }
 
     /// The value is not to be used any more, but by those who wait for a new one: [`Cache::get_or_compute`] gives it to all but
@@ -142,19 +96,77 @@ impl Cache {
     /// # Errors
     /// No reply.
     pub fn invalidate(&self, key: impl AsRef<[u8]>, keep: Duration) -> Result<bool, CacheError> {
-        let key = key.as_ref();
-        self.flights.forget(key);
+        now(self.blocking().invalidate(key.as_ref(), keep))
+    }
+}
+
+impl<W: Way> Steps<W> {
+    pub(super) async fn get_or_compute<E>(
+        &self,
+        key: &[u8],
+        put: Put,
+        options: LeaseOptions,
+        compute: impl Future<Output = Result<Value, E>>,
+    ) -> Result<Value, ComputeError<E>> {
+        let flights = &self.cache().flights;
+        let deadline = Instant::now() + options.wait_max;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let compute = async { compute.await.map_err(ComputeError::Compute) };
+        let mut pause = PAUSE_MIN;
+        loop {
+            match self.look(key, options).await? {
+                Look::Found(value) => return Ok(value),
+                Look::Won { cas, placeholder } => {
+                    return self.refill(key, put, cas, placeholder, compute).await;
+                }
+                Look::Taken { .. } if left().is_zero() => return compute.await,
+                Look::Taken { cas } => match flights.find(key, cas) {
+                    Some(flight) => {
+                        if let Outcome::Landed(value) = self.0.wait(&flight, left()).await {
+                            return Ok(value);
+                        }
+                    }
+                    None => {
+                        self.0.pause(pause.min(left())).await;
+                        pause = (pause * 2).min(PAUSE_MAX);
+                    }
+                },
+                Look::Missed | Look::Leaseless => match flights.enter(key, 0) {
+                    Role::Lead(pilot) => {
+                        // Somebody may have landed between the look and now.
+                        if let Some(value) = self.get(key).await? {
+                            pilot.land(&value);
+                            return Ok(value);
+                        }
+                        let value = compute.await?;
+                        self.keep(self.values().store(key, &value, StoreMode::Set, put)?)
+                            .await;
+                        pilot.land(&value);
+                        return Ok(value);
+                    }
+                    Role::Follow(flight) => match self.0.wait(&flight, left()).await {
+                        Outcome::Landed(value) => return Ok(value),
+                        Outcome::Lost => {}
+                        Outcome::Late => return compute.await,
+                    },
+                },
+            }
+        }
+    }
+
+    pub(super) async fn invalidate(&self, key: &[u8], keep: Duration) -> Result<bool, CacheError> {
+        self.cache().flights.forget(key);
         let delete = Delete {
             invalidate: Some(Ttl::After(keep).exptime()),
             ..Delete::new(key)
         };
-        match self.ask(Request::Delete(delete)) {
-            Err(CacheError::Call(Error::Refused(Refused::NeedsMeta))) => self.delete(key),
+        match self.0.ask(Request::Delete(delete)).await {
+            Err(CacheError::Call(Error::Refused(Refused::NeedsMeta))) => self.delete(key, false).await,
             reply => Ok(reply? == Reply::Deleted),
         }
     }
 
-    fn look(&self, key: &[u8], options: LeaseOptions) -> Result<Look, CacheError> {
+    async fn look(&self, key: &[u8], options: LeaseOptions) -> Result<Look, CacheError> {
         let secs = |duration: Duration| duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
         let get = Get {
             with_cas: true,
@@ -164,11 +176,11 @@ impl Cache {
                 .map(|below| u32::try_from(secs(below)).unwrap_or(u32::MAX)),
             ..Get::new(key)
         };
-        let found = match self.ask(Request::Get(get)) {
+        let found = match self.0.ask(Request::Get(get)).await {
             Ok(Reply::Value(found)) => found,
             Ok(_) => return Ok(Look::Missed),
             Err(CacheError::Call(Error::Refused(Refused::NeedsMeta | Refused::EchoedKey))) => {
-                let value = self.get(key)?;
+                let value = self.get(key).await?;
                 return Ok(value.map_or(Look::Leaseless, Look::Found));
             }
             Err(error) => return Err(error),
@@ -178,35 +190,35 @@ impl Cache {
         Ok(match (found.lease.won, placeholder) {
             (true, _) => Look::Won { cas, placeholder },
             (false, true) => Look::Taken { cas },
-            (false, false) => Look::Found(self.values.decode(&found)?),
+            (false, false) => Look::Found(self.values().decode(&found)?),
         })
     }
 
-    fn refill<E>(
+    async fn refill<E>(
         &self,
         key: &[u8],
         put: Put,
         cas: u64,
         placeholder: bool,
-        compute: impl FnOnce() -> Result<Value, ComputeError<E>>,
+        compute: impl Future<Output = Result<Value, ComputeError<E>>>,
     ) -> Result<Value, ComputeError<E>> {
         // Dropped after the lease: who wakes finds that it can be won.
-        let pilot = match self.flights.enter(key, cas) {
+        let pilot = match self.cache().flights.enter(key, cas) {
             Role::Lead(pilot) => Some(pilot),
             Role::Follow(_) => None,
         };
         // One that is made and not needed would be given up.
         let lease = placeholder.then(|| Lease {
-            cache: self,
+            steps: self,
             key,
             cas,
         });
-        let value = compute()?;
+        let value = compute.await?;
         let store = Store {
             cas: Some(cas),
-            ..self.values.store(key, &value, StoreMode::Set, put)?
+            ..self.values().store(key, &value, StoreMode::Set, put)?
         };
-        if self.keep(store) {
+        if self.keep(store).await {
             // It is fulfilled.
             std::mem::forget(lease);
         }
@@ -218,25 +230,25 @@ impl Cache {
 
     /// Stores, and says whether there was a reply. An error is not told: the caller has the value, and the next one will see to
     /// the cache.
-    fn keep(&self, store: Store<'_>) -> bool {
-        self.ask(Request::Store(store)).is_ok()
+    async fn keep(&self, store: Store<'_>) -> bool {
+        self.0.ask(Request::Store(store)).await.is_ok()
     }
 }
 
 /// A lease without a value. Dropped, it is given up: the next one who asks wins.
-struct Lease<'a> {
-    cache: &'a Cache,
+struct Lease<'a, W: Way> {
+    steps: &'a Steps<W>,
     key: &'a [u8],
     cas: u64,
 }
 
-impl Drop for Lease<'_> {
+impl<W: Way> Drop for Lease<'_, W> {
     fn drop(&mut self) {
         let delete = Delete {
             cas: Some(self.cas),
             ..Delete::new(self.key)
         };
         // If this fails, the lease ends by its own time.
-        let _ = self.cache.ask(Request::Delete(delete));
+        self.steps.0.ask_last(Request::Delete(delete));
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::{Cache, CacheError, Put, Values, is_done};
+use super::steps::Steps;
+use super::way::{Way, now};
+use super::{Cache, CacheError, Put, is_done};
 use crate::protocol::{Delete, Get, Reply, Request, StoreMode};
 use crate::value::Value;
 
@@ -46,21 +48,57 @@ impl<K: Hash + Eq, T> Many<K, T> {
     }
 }
 
-/// Replies to gets as a batch of values.
-pub(super) fn read_all<K: Hash + Eq>(
-    values: &Values,
-    keys: Vec<K>,
-    replies: Vec<Result<Reply, crate::Error>>,
-) -> Many<K, Value> {
-    let read = |reply: Result<Reply, _>| Ok(values.read(reply?)?.value);
-    Many::collect(keys.into_iter().zip(replies.into_iter().map(read)))
-}
+impl<W: Way> Steps<W> {
+    pub(super) async fn get_many<K>(&self, keys: Vec<K>) -> Many<K, Value>
+    where
+        K: AsRef<[u8]> + Hash + Eq,
+    {
+        let gets = keys.iter().map(|key| Request::Get(Get::new(key.as_ref())));
+        let replies = self.0.ask_all(gets.collect()).await;
+        let read = |reply: Result<Reply, _>| Ok(self.values().read(reply?)?.value);
+        Many::collect(keys.into_iter().zip(replies.into_iter().map(read)))
+    }
 
-/// A look-up of each key.
-pub(super) fn gets<K: AsRef<[u8]>>(keys: &[K]) -> Vec<Request<'_>> {
-    keys.iter()
-        .map(|key| Request::Get(Get::new(key.as_ref())))
-        .collect()
+    pub(super) async fn set_many<K, V>(&self, pairs: Vec<(K, V)>, put: Put) -> Vec<(K, CacheError)>
+    where
+        K: AsRef<[u8]>,
+        V: Into<Value>,
+    {
+        let (keys, values): (Vec<K>, Vec<V>) = pairs.into_iter().unzip();
+        let mut failed = Vec::new();
+        let (mut asked, mut requests) = (Vec::new(), Vec::new());
+        for (index, value) in values.into_iter().enumerate() {
+            let key = keys[index].as_ref();
+            match self.values().store(key, &value.into(), StoreMode::Set, put) {
+                Ok(store) => {
+                    asked.push(index);
+                    requests.push(Request::Store(store));
+                }
+                Err(error) => failed.push((index, error)),
+            }
+        }
+        let replies = self.0.ask_all(requests).await;
+        for (index, reply) in asked.into_iter().zip(replies) {
+            if let Err(error) = reply {
+                failed.push((index, CacheError::Call(error)));
+            }
+        }
+        let mut keys: Vec<Option<K>> = keys.into_iter().map(Some).collect();
+        failed
+            .into_iter()
+            .filter_map(|(index, error)| Some((keys[index].take()?, error)))
+            .collect()
+    }
+
+    pub(super) async fn delete_many<K>(&self, keys: Vec<K>) -> Many<K, ()>
+    where
+        K: AsRef<[u8]> + Hash + Eq,
+    {
+        let deletes = keys.iter().map(|key| Request::Delete(Delete::new(key.as_ref())));
+        let replies = self.0.ask_all(deletes.collect()).await;
+        let gone = |reply: Result<Reply, _>| Ok(is_done(&reply?).then_some(()));
+        Many::collect(keys.into_iter().zip(replies.into_iter().map(gone)))
+    }
 }
 
 impl Cache {
@@ -69,9 +107,7 @@ impl Cache {
     where
         K: AsRef<[u8]> + Hash + Eq,
     {
-        let keys: Vec<K> = keys.into_iter().collect();
-        let replies = self.client.call_all(gets(&keys), self.call());
-        read_all(&self.values, keys, replies)
+        now(self.blocking().get_many(keys.into_iter().collect()))
     }
 
     /// Stores many values; gives the keys of those that are not, or may not be, stored, and why.
@@ -85,31 +121,7 @@ impl Cache {
         K: AsRef<[u8]>,
         V: Into<Value>,
     {
-        let put = put.into();
-        let (keys, values): (Vec<K>, Vec<V>) = pairs.into_iter().unzip();
-        let mut failed = Vec::new();
-        let (mut asked, mut requests) = (Vec::new(), Vec::new());
-        for (index, value) in values.into_iter().enumerate() {
-            let key = keys[index].as_ref();
-            match self.values.store(key, &value.into(), StoreMode::Set, put) {
-                Ok(store) => {
-                    asked.push(index);
-                    requests.push(Request::Store(store));
-                }
-                Err(error) => failed.push((index, error)),
-            }
-        }
-        let replies = self.client.call_all(requests, self.call());
-        for (index, reply) in asked.into_iter().zip(replies) {
-            if let Err(error) = reply {
-                failed.push((index, CacheError::Call(error)));
-            }
-        }
-        let mut keys: Vec<Option<K>> = keys.into_iter().map(Some).collect();
-        failed
-            .into_iter()
-            .filter_map(|(index, error)| Some((keys[index].take()?, error)))
-            .collect()
+        now(self.blocking().set_many(pairs.into_iter().collect(), put.into()))
     }
 
     /// Removes many items; found are those that were there.
@@ -117,10 +129,6 @@ impl Cache {
     where
         K: AsRef<[u8]> + Hash + Eq,
     {
-        let keys: Vec<K> = keys.into_iter().collect();
-        let deletes = keys.iter().map(|key| Request::Delete(Delete::new(key.as_ref())));
-        let replies = self.client.call_all(deletes.collect(), self.call());
-        let gone = |reply: Result<Reply, _>| Ok(is_done(&reply?).then_some(()));
-        Many::collect(keys.into_iter().zip(replies.into_iter().map(gone)))
+        now(self.blocking().delete_many(keys.into_iter().collect()))
     }
 }

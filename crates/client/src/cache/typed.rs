@@ -28,4 +28,30 @@ impl Cache {
     ) -> Result<bool, CacheError> {
         self.set(key, to_value(it)?, put)
     }
+
+    /// [`Cache::get_as`] without waiting.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn get_as_async<T: DeserializeOwned>(
+        &self,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<T>, CacheError> {
+        let value = self.get_async(key).await?;
+        Ok(value.map(from_value).transpose()?)
+    }
+
+    /// [`Cache::set_as`] without waiting.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn set_as_async<T: Serialize + ?Sized>(
+        &self,
+        key: impl AsRef<[u8]>,
+        it: &T,
+        put: impl Into<Put>,
+    ) -> Result<bool, CacheError> {
+        let value = to_value(it)?;
+        self.set_async(key, value, put).await
+    }
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use super::{AllDone, Done, Kept};
+use crate::answer::Place;
 use crate::connection::Patience;
 use crate::error::Error;
 use crate::gathering::Book;
@@ -17,7 +18,9 @@ use crate::protocol::{Reply, Request};
 #[derive(Default)]
 pub(super) struct Entries {
     entries: HashMap<u64, Entry>,
-    /// Of these and of some that are done.
+    /// Who is to be told that a moment has come.
+    alarms: HashMap<u64, Place<()>>,
+    /// Of both, and of some that are done.
     deadlines: BinaryHeap<Reverse<(Instant, u64)>>,
     /// Results that nobody has been told yet.
     ready: Vec<Ready>,
@@ -88,19 +91,30 @@ impl Entries {
         self.entries.insert(id, entry);
     }
 
-    pub(super) fn forget(&mut self, id: u64) {
-        self.entries.remove(&id);
+    /// Has somebody told when this moment has come.
+    pub(super) fn set_alarm(&mut self, id: u64, until: Instant, place: Place<()>) {
+        self.deadlines.push(Reverse((until, id)));
+        self.alarms.insert(id, place);
     }
 
-    /// Those whose time is up.
+    pub(super) fn forget(&mut self, id: u64) {
+        self.entries.remove(&id);
+        self.alarms.remove(&id);
+    }
+
+    /// Those whose time is up. Who waited for the moment alone is told.
     pub(super) fn take_late(&mut self, now: Instant) -> Vec<u64> {
         let mut late = Vec::new();
         while let Some(Reverse((until, id))) = self.deadlines.peek().copied() {
-            if self.entries.contains_key(&id) {
+            let is_alarm = self.alarms.contains_key(&id);
+            if is_alarm || self.entries.contains_key(&id) {
                 if until > now {
                     break;
                 }
-                late.push(id);
+                match self.alarms.remove(&id) {
+                    Some(place) => place.put(()),
+                    None => late.push(id),
+                }
             }
             self.deadlines.pop();
         }

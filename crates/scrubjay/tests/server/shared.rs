@@ -337,7 +337,7 @@ fn nothing_listens_and_every_caller_is_told() {
 }
 
 /// Runs a future on this thread.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Unpark>) {
