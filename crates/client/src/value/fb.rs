@@ -114,7 +114,7 @@ fn read_value(reader: &mut Reader<'_>) -> Result<Value, Error> {
         DOUBLE => Value::Float(f64::from_le_bytes(reader.array()?)),
         STRUCT => {
             reader.enter()?;
-            let mut gather = Gather::new(0);
+            let mut gather = Gather::new(Vec::new());
             while reader.peek() != Some(STOP) {
                 let tag = reader.byte()?;
                 let Some(key) = Key::from_value(read_scalar(reader, tag)?) else {

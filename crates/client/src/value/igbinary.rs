@@ -312,7 +312,7 @@ impl<'a> Parser<'a> {
     fn gather(&mut self, width: usize) -> Result<Gather, Error> {
         let count = self.reader.length(width)?;
         self.reader.enter()?;
-        let mut gather = Gather::new(self.reader.capacity(count));
+        let mut gather = Gather::new(self.reader.room(count));
         for _ in 0..count {
             let key = match self.reader.byte()? {
                 tag @ (LONG..DOUBLE | LONG64 | LONG64_NEGATIVE) => Key::Int(self.int(tag)?),

@@ -149,7 +149,7 @@ impl<'a> Parser<'a> {
         let count: usize = self.reader.decimal(b':')?;
         self.reader.expect(b"{", "no { before pairs")?;
         self.reader.enter()?;
-        let mut gather = Gather::new(self.reader.capacity(count));
+        let mut gather = Gather::new(self.reader.room(count));
         for _ in 0..count {
             let key = match self.reader.array()? {
                 [b'i', b':'] => Key::Int(self.reader.decimal(b';')?),

@@ -82,15 +82,10 @@ impl<'a> Reader<'a> {
 
     /// An unsigned number of `width` bytes, at most 8, the highest first.
     pub(super) fn number(&mut self, width: usize) -> Result<u64, Error> {
-        Ok(match width {
-            1 => u64::from(self.byte()?),
-            2 => u64::from(u16::from_be_bytes(self.array()?)),
-            4 => u64::from(u32::from_be_bytes(self.array()?)),
-            _ => self
-                .take(width)?
-                .iter()
-                .fold(0, |number, &byte| number << 8 | u64::from(byte)),
-        })
+        Ok(self
+            .take(width)?
+            .iter()
+            .fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
     /// A length or count of `width` bytes, the highest first.
@@ -174,15 +169,10 @@ impl<'a> Reader<'a> {
     /// Room for `announced` elements, as far as the bytes that are there may hold them: half as many with each level, so that
     /// nesting does not multiply it. The rest grows as it arrives.
     pub(super) fn room<T>(&self, announced: usize) -> Vec<T> {
-        Vec::with_capacity(self.capacity(announced))
-    }
-
-    /// [Room](Self::room) that is made later.
-    pub(super) fn capacity(&self, announced: usize) -> usize {
         let half = u32::try_from(self.depth)
             .ok()
             .and_then(|depth| self.remaining().checked_shr(depth));
-        announced.min(half.unwrap_or(0).max(16))
+        Vec::with_capacity(announced.min(half.unwrap_or(0).max(16)))
     }
 
     /// `value`, if nothing follows it.
@@ -196,50 +186,42 @@ impl<'a> Reader<'a> {
 
 /// Gathers the pairs of a PHP array: a list as long as keys count up from 0.
 pub(super) struct Gather {
-    capacity: usize,
     list: Vec<Value>,
-    map: Vec<(super::Key, Value)>,
+    map: Option<Vec<(super::Key, Value)>>,
 }
 
 impl Gather {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new(room: Vec<Value>) -> Self {
         Self {
-            capacity,
-            list: Vec::new(),
-            map: Vec::new(),
+            list: room,
+            map: None,
         }
     }
 
-    #[inline]
     pub(super) fn push(&mut self, key: super::Key, value: Value) {
-        if !self.map.is_empty() {
-            self.map.push((key, value));
-        } else if matches!(key, super::Key::Int(int) if int == self.list.len() as i64) {
-            if self.list.is_empty() {
-                self.list.reserve(self.capacity);
-            }
+        if let Some(map) = &mut self.map {
+            map.push((key, value));
+        } else if key == super::Key::Int(self.list.len() as i64) {
             self.list.push(value);
         } else {
-            self.map.reserve(self.capacity);
             let list = std::mem::take(&mut self.list);
-            self.map.extend((0..).map(super::Key::Int).zip(list));
-            self.map.push((key, value));
+            // With the room that was made for the list.
+            let mut map = Vec::with_capacity(list.capacity());
+            map.extend((0..).map(super::Key::Int).zip(list));
+            map.push((key, value));
+            self.map = Some(map);
         }
     }
 
     pub(super) fn value(self) -> Value {
-        if self.map.is_empty() {
-            Value::List(self.list)
-        } else {
-            Value::Map(self.map)
-        }
+        self.map.map_or(Value::List(self.list), Value::Map)
     }
 
     /// The pairs, for the properties of an object.
     pub(super) fn pairs(self) -> Vec<(super::Key, Value)> {
-        match self.map.is_empty() {
-            false => self.map,
-            true => (0..).map(super::Key::Int).zip(self.list).collect(),
+        match self.map {
+            Some(map) => map,
+            None => (0..).map(super::Key::Int).zip(self.list).collect(),
         }
     }
 }
