@@ -271,16 +271,56 @@ pub const COMMANDS: &[Command] = &[
     ),
 ];
 
-/// The row of `verb`. The usual ones are found without a search.
+/// Which row may have a verb, by its first two bytes, its last one and its length.
+const ROWS_BY_VERB: [u8; SLOTS] = {
+    let mut rows = [NO_ROW; SLOTS];
+    let mut row = 0;
+    while row < COMMANDS.len() {
+        let slot = slot(COMMANDS[row].verb.as_bytes());
+        assert!(
+            rows[slot] == NO_ROW,
+            "two verbs share a slot: take another VERB_FACTOR"
+        );
+        rows[slot] = row as u8;
+        row += 1;
+    }
+    rows
+};
+
+const SLOTS: usize = 128;
+const NO_ROW: u8 = u8::MAX;
+/// Found by trying: with it no two verbs share a slot.
+const VERB_FACTOR: u32 = 0x35bf_992d;
+
+/// Where a verb of two bytes or more stands in [`ROWS_BY_VERB`].
+const fn slot(verb: &[u8]) -> usize {
+    let word = u32::from_le_bytes([verb[0], verb[1], verb[verb.len() - 1], verb.len() as u8]);
+    (word.wrapping_mul(VERB_FACTOR) >> (u32::BITS - SLOTS.trailing_zeros())) as usize
+}
+
+/// The number of the row of `verb`, in [`COMMANDS`]. The usual ones are found without a computation.
+#[inline]
+pub fn position(verb: &[u8]) -> Option<usize> {
+    match verb {
+        b"get" => Some(0),
+        b"set" => Some(4),
+        b"mg" => Some(14),
+        b"ms" => Some(15),
+        [] | [_] => None,
+        _ => {
+            let row = usize::from(ROWS_BY_VERB[slot(verb)]);
+            COMMANDS
+                .get(row)
+                .is_some_and(|command| command.verb.as_bytes() == verb)
+                .then_some(row)
+        }
+    }
+}
+
+/// The row of `verb`.
 #[inline]
 pub fn find(verb: &[u8]) -> Option<&'static Command> {
-    match verb {
-        b"get" => Some(&COMMANDS[0]),
-        b"set" => Some(&COMMANDS[4]),
-        b"mg" => Some(&COMMANDS[14]),
-        b"ms" => Some(&COMMANDS[15]),
-        _ => COMMANDS.iter().find(|command| command.verb.as_bytes() == verb),
-    }
+    position(verb).map(|row| &COMMANDS[row])
 }
 
 #[cfg(test)]

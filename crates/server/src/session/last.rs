@@ -1,7 +1,7 @@
 //! Which command a connection sent last, in a byte: it is kept for each of a hundred thousand.
 
 use scrubjay_protocol::binary::{OPCODES, Opcode};
-use scrubjay_protocol::command::{COMMANDS, find};
+use scrubjay_protocol::command::{COMMANDS, position};
 
 /// No verb is longer.
 const VERB_LEN_MAX: usize = 24;
@@ -14,10 +14,8 @@ const _: () = assert!(COMMANDS.len() < PACKETS as usize && OPCODES.len() <= PACK
 /// The number of the command that a line begins with, 0 if it is none.
 pub(super) fn of_line(line: &[u8]) -> u8 {
     let end = line.iter().take(VERB_LEN_MAX + 1).position(|byte| *byte <= b' ');
-    let row = end
-        .and_then(|end| find(&line[..end]))
-        .map(|command| std::ptr::from_ref(command).addr() - COMMANDS.as_ptr().addr());
-    row.map_or(0, |offset| (offset / size_of_val(&COMMANDS[0])) as u8 + 1)
+    let row = end.and_then(|end| position(&line[..end]));
+    row.map_or(0, |row| row as u8 + 1)
 }
 
 /// The number of the request that a packet begins with, 0 if it is none.
