@@ -293,10 +293,11 @@ impl Client {
                 return None;
             }
         };
-        let asked = requests.into_iter().zip(routes);
+        let asked = requests.into_iter().zip(routes.iter().copied());
         if !self.fails_over(call.route) {
+            let patience = set.patience_for(&routes, self.patience(call));
             let kept = asked.map(|(request, index)| self.keep(request, index)).collect();
-            return Some((driver.clone(), driver.call_all(kept, self.patience(call), done)));
+            return Some((driver.clone(), driver.call_all(kept, patience, done)));
         }
         let all = All::new(asked.len(), done);
         let names = asked.enumerate().filter_map(|(at, (request, index))| {
@@ -325,8 +326,9 @@ impl Client {
             }
         };
         let kept = self.keep(request, index);
+        let of_server = set.patience_for(&[index], patience);
         if !self.fails_over(call.route) {
-            return Some(driver.call(kept, patience, done));
+            return Some(driver.call(kept, of_server, done));
         }
         let pursuit = Pursuit {
             set: set.clone(),
@@ -338,7 +340,7 @@ impl Client {
             detour: Detour::default(),
         };
         let done = Box::new(move |reply| pursuit.go_on(reply, done));
-        Some(driver.call(kept, patience, done))
+        Some(driver.call(kept, of_server, done))
     }
 
     /// A request that outlives the call, with the key that goes over the wire.

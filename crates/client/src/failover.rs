@@ -272,7 +272,7 @@ impl Pursuit {
             let key = request.key().unwrap_or_default().into();
             Kept::new(key, origin.adapted(request), server)
         });
-        let patience = self.patience;
+        let patience = self.set.patience_for(&[server], self.patience);
         driver.call(kept, patience, Box::new(move |reply| self.go_on(reply, done)));
     }
 }

@@ -114,6 +114,15 @@ impl Set {
         self.count() + gutter.placement.place(key).get()
     }
 
+    /// How long these servers are waited for: as the slowest of them may take, if each may take less than the call.
+    pub(crate) fn patience_for(&self, routes: &[usize], patience: Patience) -> Patience {
+        let slowest = routes
+            .iter()
+            .map(|server| self.servers[*server].read_timeout())
+            .max_by_key(|time| time.unwrap_or(Duration::MAX));
+        patience.at_most(slowest.flatten())
+    }
+
     /// Asks all, each its server of `routes`, and waits until all replies are there or the time is up.
     pub(crate) fn ask_all(
         &self,
@@ -121,14 +130,14 @@ impl Set {
         routes: &[usize],
         patience: Patience,
     ) -> Vec<Result<Reply, Error>> {
-        // As long as the slowest of them may take, if each may take less than the call.
-        let slowest = routes
-            .iter()
-            .map(|server| self.servers[*server].read_timeout())
-            .max_by_key(|time| time.unwrap_or(Duration::MAX))
-            .flatten();
         let desk = Desk::of_thread(self.process);
-        batch::call(&self.servers, desk, requests, routes, patience.at_most(slowest))
+        batch::call(
+            &self.servers,
+            desk,
+            requests,
+            routes,
+            self.patience_for(routes, patience),
+        )
     }
 
     /// The thread for callers who do not wait.

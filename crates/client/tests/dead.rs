@@ -1,7 +1,7 @@
 //! Servers that are not there, or are there and say nothing: a call ends in time, and the next ones do not wait at all.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use scrubjay_client::config::{Apart, Failover};
@@ -76,8 +76,25 @@ fn a_servers_own_timeout_is_less_than_that_of_the_call() {
     assert!(matches!(get(&client), Err(Error::TimedOut { .. })));
     config.apart.clear();
     config.read_timeout = Some(Duration::from_millis(50));
+    config.failure_limit = u32::MAX;
     let client = Client::new(config).expect("one server");
     assert!(matches!(get(&client), Err(Error::TimedOut { .. })));
+    // And for those who do not wait.
+    let (tell, told) = mpsc::channel();
+    let one = tell.clone();
+    client.start(Request::Get(Get::new(b"k")), Call::default(), move |reply| {
+        one.send(reply).expect("it is waited for");
+    });
+    client.start_all(
+        vec![Request::Get(Get::new(b"k"))],
+        Call::default(),
+        move |mut replies| {
+            tell.send(replies.remove(0)).expect("it is waited for");
+        },
+    );
+    for reply in told.iter().take(2) {
+        assert!(matches!(reply, Err(Error::TimedOut { .. })), "{reply:?}");
+    }
 }
 
 #[test]
