@@ -220,7 +220,10 @@ fn every_socket_is_listed_by_whoever_asks_at_the_same_time() {
             let last = told.get(&format!("{number}:last_cmd")).map(String::as_str);
             let lasts = [(&idle, Some("mn")), (&partial, Some("set")), (&fresh, None)];
             let expected = lasts.iter().find(|(other, _)| std::ptr::eq(*other, local));
-            assert_eq!(last, expected.expect("one of them").1);
+            // What was sent may not have been read yet.
+            if last != expected.expect("one of them").1 {
+                return None;
+            }
             Some(told[&format!("{number}:state")].clone())
         };
         let states = [&idle, &partial, &fresh].map(state_of);
