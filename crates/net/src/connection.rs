@@ -38,8 +38,8 @@ pub(crate) struct Connection<D: Driver, S: Service> {
     pub(crate) token: u64,
     /// The driver took output that it could not send yet, and nothing is to go on before it has.
     owes: bool,
-    /// Close when everything is sent.
-    closing: bool,
+    /// How it is closed when everything is sent, if it is.
+    closing: Option<After>,
     /// What the service said last: whether there is work without new input, now or later.
     next: Next,
     /// Its share of a turn ended before its output did.
@@ -117,8 +117,19 @@ pub(crate) enum After {
     Fed,
     /// Close it.
     Close,
-    /// Close it: its socket failed.
+    /// Close it: its socket failed, or what came cannot be a request.
     Fail,
+}
+
+impl After {
+    /// How a connection is closed, if it is.
+    fn of(next: Next) -> Option<After> {
+        match next {
+            Next::Close => Some(After::Close),
+            Next::Fail => Some(After::Fail),
+            _ => None,
+        }
+    }
 }
 
 impl<D: Driver, S: Service> Connection<D, S> {
@@ -137,7 +148,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
             last_active: now,
             token,
             owes: false,
-            closing: false,
+            closing: None,
             next: Next::Wait,
             sends: false,
             interest: Interest::Read,
@@ -151,7 +162,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
     /// one goes, then the other is handled.
     pub(crate) fn go_on(&mut self, next: Next, input: Vec<u8>, output: &[u8]) {
         self.next = next;
-        self.closing = next == Next::Close;
+        self.closing = After::of(next);
         self.has_begun = true;
         let mut unsent = Output::default();
         unsent.bytes().extend_from_slice(output);
@@ -169,7 +180,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
             entry: self.entry,
             input: waiting.leftover,
             unsent: waiting.unsent,
-            is_closing: self.closing,
+            is_closing: self.closing.is_some(),
         }
     }
 
@@ -224,7 +235,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
     /// What it is about, for a list.
     pub(crate) fn state(&self) -> State {
         match () {
-            () if self.closing => State::Closing,
+            () if self.closing.is_some() => State::Closing,
             () if self.has_unsent() => State::Sending,
             () if self.has_work() => State::Working,
             () if self.leftover_len() > 0 => State::Receiving,
@@ -249,10 +260,10 @@ impl<D: Driver, S: Service> Connection<D, S> {
         self.caught_up = false;
         if self.has_unsent() {
             // Its input waits until it takes its replies.
-            match self.send_unsent(lent, share) {
-                Sent::All if self.closing => return Begun::Over(self.settle(lent, After::Close)),
-                Sent::All => {}
-                unfinished => return Begun::Over(self.after_sending_part(lent, unfinished)),
+            match (self.send_unsent(lent, share), self.closing) {
+                (Sent::All, Some(after)) => return Begun::Over(self.settle(lent, after)),
+                (Sent::All, None) => {}
+                (unfinished, _) => return Begun::Over(self.after_sending_part(lent, unfinished)),
             }
         }
         // While it waits for an answer it is read from, lest its input wake the worker time and again; but not on and on.
@@ -341,16 +352,17 @@ impl<D: Driver, S: Service> Connection<D, S> {
     ) -> After {
         self.next = next;
         self.caught_up = next == Next::Fed && output.is_empty();
-        self.closing = next == Next::Close || (!self.has_work() && self.leftover_len() > LEFTOVER_MAX);
-        match self.send(lent, output, share) {
-            Sent::All if self.closing => self.settle(lent, After::Close),
-            Sent::All => {
+        let is_too_much = !self.has_work() && self.leftover_len() > LEFTOVER_MAX;
+        self.closing = After::of(next).or(is_too_much.then_some(After::Fail));
+        match (self.send(lent, output, share), self.closing) {
+            (Sent::All, Some(after)) => self.settle(lent, after),
+            (Sent::All, None) => {
                 if next == Next::Partial {
                     lent.driver.acknowledge_now(&self.socket);
                 }
                 self.wait_for(lent, Interest::Read)
             }
-            unfinished => self.after_sending_part(lent, unfinished),
+            (unfinished, _) => self.after_sending_part(lent, unfinished),
         }
     }
 

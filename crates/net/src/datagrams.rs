@@ -207,7 +207,7 @@ fn handle_all<S: Service>(
                 break;
             }
             // A login is worked out later; where there are any, there are no datagrams.
-            Next::Wait | Next::Later | Next::Close => break,
+            Next::Wait | Next::Later | Next::Close | Next::Fail => break,
         }
     }
     service.close(session);

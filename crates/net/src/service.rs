@@ -123,12 +123,14 @@ pub enum Next {
     Fed,
     /// Send what is in the output, then close.
     Close,
+    /// As `Close`, for what cannot be a request: the reason is [`Reason::Error`].
+    Fail,
 }
 
 /// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The socket failed, or there is no memory for it.
+    /// The socket failed, there is no memory for it, or what came cannot be a request.
     Error,
     /// The peer or the service ended it.
     Normal,

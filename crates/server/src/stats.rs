@@ -297,6 +297,10 @@ const GENERAL: &[(&str, Source)] = &[
     ("store_no_memory", Count(Counter::StoreNoMemory)),
     ("auth_cmds", Count(Counter::AuthCmds)),
     ("auth_errors", Count(Counter::AuthErrors)),
+    (
+        "idle_kicks",
+        Number(|reading| reading.shared.net.idle_kicks.load(Ordering::Relaxed)),
+    ),
     ("bytes_read", Number(|reading| reading.net[2])),
     ("bytes_written", Number(|reading| reading.net[3])),
     ("limit_maxbytes", Number(|reading| reading.usage.memory_max)),

@@ -121,7 +121,7 @@ impl<S: Service> InProcess<S> {
                 handled.consumed > 0 || !output.is_empty(),
                 "asks again without having done anything"
             ),
-            Next::Close => {
+            Next::Close | Next::Fail => {
                 let session = connection.session.take().expect("it was there");
                 self.service.close(session);
             }

@@ -1,7 +1,7 @@
 //! `watch` over real sockets, beside Debian's memcached where that tells the same.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{Shutdown, TcpStream, UdpSocket};
 
 use crate::kit::{PATIENCE, Server, ask};
 
@@ -294,9 +294,24 @@ fn why_a_connection_was_closed_is_told_and_who_only_watches_is_not_idle() {
     assert_eq!(field(&closed, "reason"), "idle_timeout");
     assert_eq!(field(&closed, "rport"), port);
     assert_eq!(field(&closed, "cfd"), field(&new, "cfd"));
-    drop(server.connect());
-    assert_eq!(field(&watcher.line(), "type"), "conn_new");
-    assert_eq!(field(&watcher.line(), "reason"), "normal");
+    assert!(server.statistic("idle_kicks") >= 1);
+}
+
+#[test]
+fn what_cannot_be_a_request_is_told_as_an_error() {
+    let server = Server::start("-t 1");
+    let mut watcher = Watcher::new(&server, "connevents");
+    for (sent, reason) in [
+        ("", "normal"),
+        ("quit\r\n", "normal"),
+        ("GET / HTTP/1.1\r\n", "error"),
+    ] {
+        let mut stream = server.connect();
+        stream.write_all(sent.as_bytes()).expect("it reads");
+        stream.shutdown(Shutdown::Write).expect("connected");
+        assert_eq!(field(&watcher.line(), "type"), "conn_new");
+        assert_eq!(field(&watcher.line(), "reason"), reason, "{sent:?}");
+    }
 }
 
 #[test]

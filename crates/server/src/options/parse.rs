@@ -414,6 +414,7 @@ fn mib_text(bytes: u64) -> String {
 }
 
 fn settle_listeners(options: &mut Options, environment: &Environment) -> Result<(), OptionError> {
+    udp::share_port(options);
     let network_given = options.given("port").is_some_and(|port| port != "0") || !options.listen.is_empty();
     if options.unix_socket.is_some() && network_given {
         options

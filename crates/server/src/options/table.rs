@@ -26,7 +26,7 @@ pub const ROWS: &[Row] = &[
         .short('p').default("11211").exit(EXIT_USAGE)
         .shows("tcpport", |o| o.port.to_string())
         .differs("a value that is no number is refused instead of read as 0"),
-    Row::number("udp-port", -1, 65535, |o, n| o.udp_port = n as i32, "UDP port; 0 is off, -1 takes any free port")
+    Row::number("udp-port", -1, 65535, |o, n| o.udp_port = n as i32, "UDP port, and TCP's unless -p is given; 0 is off, -1 takes any free port")
         .short('U').default("0").exit(EXIT_USAGE)
         .shows("udpport", |o| o.udp_port.to_string())
         .differs("a value that is no number is refused instead of read as 0; large replies go to allowed networks only (--udp-allow)"),

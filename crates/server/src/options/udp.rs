@@ -15,6 +15,13 @@ pub(super) fn set_allowed(options: &mut Options, list: &str) -> Result<(), Strin
     Ok(())
 }
 
+/// A port of UDP alone is TCP's, too. Source: memcached.c.
+pub(super) fn share_port(options: &mut Options) {
+    if options.udp_port != 0 && options.given("port").is_none() {
+        options.port = options.udp_port;
+    }
+}
+
 /// Checks that what was given makes sense together.
 pub(super) fn settle(options: &mut Options) -> Result<(), OptionError> {
     if options.udp_port == 0 {
@@ -47,6 +54,17 @@ mod tests {
 
     fn parse(line: &str) -> Result<Options, OptionError> {
         parse_in(line, &AS_USER)
+    }
+
+    #[test]
+    fn a_port_of_datagrams_alone_is_that_of_connections_too() {
+        let check = |line: &str, port| assert_eq!(parse(line).expect(line).port, port, "{line}");
+        check("", 11211);
+        check("-U 0", 11211);
+        check("-U 7", 7);
+        check("-U -1", -1);
+        check("-U 7 -p 11211", 11211);
+        check("-p 0 -U 7", 0);
     }
 
     #[test]

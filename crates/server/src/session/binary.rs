@@ -44,6 +44,8 @@ enum Progress {
     Soon,
     /// The last reply is in the output.
     Close,
+    /// As `Close`: this cannot be a request.
+    Fail,
 }
 
 /// Handles as many requests as `input` holds, but at most a fair share, and appends their replies to `output`.
@@ -100,6 +102,7 @@ pub(crate) fn handle(
             Progress::Wait => Next::Wait,
             Progress::Soon => Next::Soon,
             Progress::Close => Next::Close,
+            Progress::Fail => Next::Fail,
         };
         context.note_last(packet.map(|packet| last::of_packet(&input[packet..])));
         return Handled { consumed, next };
@@ -129,7 +132,7 @@ fn handle_request(
     let request = match parse(input) {
         Ok(request) => request,
         Err(ParseError::Incomplete(_)) => return Progress::Wait,
-        Err(ParseError::BadMagic) => return Progress::Close,
+        Err(ParseError::BadMagic) => return Progress::Fail,
     };
     if context.is_restricted()
         && let Some(words) = context.refusal(need::of_packet(&request))
@@ -164,11 +167,11 @@ fn handle_request(
         }
         Command::Contradictory => {
             fail(request.echo, Status::UnknownCommand, output.bytes());
-            return Progress::Close;
+            return Progress::Fail;
         }
         Command::Invalid => {
             fail(request.echo, Status::InvalidArguments, output.bytes());
-            return Progress::Close;
+            return Progress::Fail;
         }
     }
     Progress::Consumed(request.len)

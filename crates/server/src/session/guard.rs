@@ -95,7 +95,7 @@ impl Guard {
             Step::Incomplete if input.is_empty() => (0, Next::Wait),
             Step::Incomplete => (0, Next::Partial),
             Step::Later => (0, Next::Later),
-            Step::Close => (0, Next::Close),
+            Step::Close => (0, Next::Fail),
         };
         Some(Handled { consumed, next })
     }

@@ -27,8 +27,11 @@ use crate::auth::Rights;
 use crate::stats::detail;
 use crate::watch::Stream;
 
-/// Blanks before a long multi-get's keys that are put up with; as memcached.
+/// Blanks before a long line that are put up with; as memcached.
 const LEADING_BLANKS_MAX: usize = 100;
+
+/// A line that begins with more blanks may have so many bytes with its end.
+const BLANK_LINE_LEN_MAX: usize = 2048;
 
 /// What the connection is in the middle of. Boxed within, as every idle connection has one.
 #[derive(Debug, Default)]
@@ -130,6 +133,8 @@ enum Progress {
     Fed(usize),
     /// Close when the output is sent.
     Close,
+    /// As `Close`: this cannot be a request.
+    Fail,
 }
 
 impl Progress {
@@ -144,6 +149,7 @@ impl Progress {
             Progress::Soon => (0, Some(Next::Soon)),
             Progress::Fed(len) => (len, Some(Next::Fed)),
             Progress::Close => (0, Some(Next::Close)),
+            Progress::Fail => (0, Some(Next::Fail)),
         }
     }
 }
@@ -216,6 +222,9 @@ fn handle_line(
     let Some(line) = first_line(input).filter(|line| line.len <= LINE_LEN_MAX) else {
         return handle_long_line(step, context, input, output);
     };
+    if line.len > BLANK_LINE_LEN_MAX && is_blank(line.bytes) {
+        return Progress::Fail;
+    }
     if context.is_told(Stream::RawCommands.bit()) {
         context.tell_line(line.bytes);
     }
@@ -257,7 +266,8 @@ fn handle_line(
         {
             return Progress::Consumed(line.len);
         }
-        Ok(Request::Quit | Request::Http) => return Progress::Close,
+        Ok(Request::Quit) => return Progress::Close,
+        Ok(Request::Http) => return Progress::Fail,
         Ok(Request::Shutdown { mode }) if context.shutdown_enabled() => {
             return shut_down(context, mode, line.len, output.bytes());
         }
@@ -296,6 +306,11 @@ fn has_long_key(keys: &[u8]) -> bool {
     false
 }
 
+/// Whether a line begins with more blanks than any client sends.
+fn is_blank(line: &[u8]) -> bool {
+    line.iter().take(LEADING_BLANKS_MAX + 1).all(|&byte| byte == b' ') && line.len() > LEADING_BLANKS_MAX
+}
+
 /// A line that is not complete, or longer than any but a multi-get's may be.
 fn handle_long_line(
     step: &mut Step,
@@ -303,14 +318,14 @@ fn handle_long_line(
     input: &[u8],
     output: &mut Output<PinnedSlice>,
 ) -> Progress {
+    if input.len() >= BLANK_LINE_LEN_MAX && is_blank(input) {
+        return Progress::Fail;
+    }
     if input.len() < LINE_LEN_MAX {
         return Progress::Wait(0);
     }
     let start = &input[..LINE_LEN_MAX];
-    let blanks = start.iter().take_while(|&&byte| byte == b' ').count();
-    let verb = next_token(start)
-        .map(|(verb, _)| verb)
-        .filter(|_| blanks <= LEADING_BLANKS_MAX);
+    let verb = next_token(start).map(|(verb, _)| verb);
     let request = verb.and_then(|verb| {
         let gets = [&b"get"[..], b"gets", b"gat", b"gats"];
         // A `gat` has its exptime at the start of the line, too.
@@ -336,7 +351,7 @@ fn handle_long_line(
             *step = Step::SwallowLine;
             Progress::Consumed(0)
         }
-        _ => Progress::Close,
+        _ => Progress::Fail,
     }
 }
 

@@ -91,6 +91,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ),
     ("stats", "auth_cmds", "attempts to log in"),
     ("stats", "auth_errors", "attempts that failed"),
+    (
+        "stats",
+        "idle_kicks",
+        "connections closed because they did nothing for the time of `-o idle_timeout`; memcached shows it only with that option",
+    ),
     ("stats", "bytes_read", "bytes received from clients"),
     ("stats", "bytes_written", "bytes sent to clients"),
     (

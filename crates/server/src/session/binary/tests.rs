@@ -101,7 +101,7 @@ impl Server {
                 output.pieces().for_each(|piece| replies.extend_from_slice(piece));
                 match handled.next {
                     Next::Again => assert!(handled.consumed > 0 || !output.is_empty()),
-                    Next::Close => return (replies, true),
+                    Next::Close | Next::Fail => return (replies, true),
                     _waits => break,
                 }
             }
