@@ -167,7 +167,7 @@ fn a_terminal_is_drawn_on_until_q_and_given_back() {
     );
     // `script` is a terminal for it, `timeout` an end to what does not end.
     let mut script = Command::new("timeout")
-        .args(["20", "script", "-qec", &top, "/dev/null"])
+        .args(["60", "script", "-qec", &top, "/dev/null"])
         .env("TERM", "xterm")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
