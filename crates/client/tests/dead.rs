@@ -54,7 +54,7 @@ fn is_skipped(client: &Client) {
 fn a_server_that_never_answers_costs_one_timeout() {
     let (_listener, address) = silent();
     let mut config = config(address);
-    config.timeout = Duration::from_millis(50);
+    config.timeout = Duration::from_millis(300);
     // Otherwise it is the first question that is not answered, which is part of connecting.
     config.form = Some(Form::Meta);
     let client = Client::new(config).expect("one server");
@@ -69,13 +69,13 @@ fn a_servers_own_timeout_is_less_than_that_of_the_call() {
     config.timeout = Duration::from_secs(3600);
     config.form = Some(Form::Meta);
     config.apart = vec![Apart {
-        timeout: Some(Duration::from_millis(50)),
+        timeout: Some(Duration::from_millis(300)),
         ..Apart::default()
     }];
     let client = Client::new(config.clone()).expect("one server");
     assert!(matches!(get(&client), Err(Error::TimedOut { .. })));
     config.apart.clear();
-    config.read_timeout = Some(Duration::from_millis(50));
+    config.read_timeout = Some(Duration::from_millis(300));
     config.failure_limit = u32::MAX;
     let client = Client::new(config).expect("one server");
     assert!(matches!(get(&client), Err(Error::TimedOut { .. })));
@@ -102,7 +102,7 @@ fn a_connection_that_is_not_made_costs_one_connect_timeout() {
     let (_listener, _waiting, address) = full();
     let mut config = config(address);
     config.timeout = Duration::from_secs(3600);
-    config.connect_timeout = Duration::from_millis(50);
+    config.connect_timeout = Duration::from_millis(300);
     let client = Client::new(config).expect("one server");
     match get(&client) {
         Err(error @ Error::Connect { .. }) => assert!(!error.is_doubtful()),

@@ -15,8 +15,12 @@ fn client(config: Config) -> Client {
     Client::new(config).expect("servers")
 }
 
+/// What is asked may be as slow as the machine is.
 fn somewhere() -> Config {
-    Config::new(vec![Server::new("somewhere", 1)])
+    let mut config = Config::new(vec![Server::new("somewhere", 1)]);
+    config.timeout = Duration::from_secs(20);
+    config.connect_timeout = Duration::from_secs(20);
+    config
 }
 
 fn names(client: &Client) -> Vec<String> {

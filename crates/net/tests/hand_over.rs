@@ -18,7 +18,7 @@ use scrubjay_net::{
 };
 
 /// How long anything may take before the test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends back what it gets.
 struct Echo;

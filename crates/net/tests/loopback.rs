@@ -16,7 +16,7 @@ use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
 use scrubjay_net::{Config, Control, Counters, Handled, Limits, Live, Next, Output, Peer, Service, Sockets};
 
 /// How long anything may take before the test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends back what it gets, at most 10,000 bytes at a time.
 struct Echo;

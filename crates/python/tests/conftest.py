@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 
 #: Longest wait for a server to listen.
-PATIENCE_SECS = 20
+PATIENCE_SECS = 60
 
 hypothesis.settings.register_profile(
     "gate", max_examples=60, deadline=None, print_blob=True, suppress_health_check=list(hypothesis.HealthCheck)

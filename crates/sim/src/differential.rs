@@ -10,7 +10,6 @@ pub mod text;
 pub mod transcript;
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -155,7 +154,7 @@ fn converse(server: &Server, session: &Session) -> Result<Vec<Token>, String> {
 /// Waits for the reply to the barrier of batch `index`; `false` if the connection closed first.
 fn wait_for_barrier(connection: &mut Connection, protocol: Protocol, index: usize, from: usize) -> bool {
     while !protocol.ends_with_barrier(index, &connection.received[from..]) {
-        if connection.closed || !connection.receive(Duration::from_secs(2)) {
+        if connection.closed || !connection.receive(PATIENCE) {
             return false;
         }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use encrypted::{Identity, Stream};
 
 /// Longest wait for a server to listen, and for a reply.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that runs until it is dropped.
 #[derive(Debug)]

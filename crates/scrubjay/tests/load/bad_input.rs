@@ -12,7 +12,7 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 /// Longest that a round trip of an innocent connection may take meanwhile, on a busy machine.
-const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(20);
 
 /// What memory may grow by: the cache's own size, and then only what connections are granted.
 const GROWTH_MAX: u64 = 64 << 20;

@@ -1,9 +1,11 @@
 //! A client that sends a request in pieces, with Nagle's algorithm on, does not wait for a delayed acknowledgement.
+//!
+//! A busy machine delays requests, too, but not for ever; the acknowledgement would be late each time.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use crate::kit::{Connection, Server};
+use crate::kit::{Connection, PATIENCE, Server};
 
 /// A delayed acknowledgement takes 40 ms; a stall of every request shows in the median.
 const MEDIAN_MAX: Duration = Duration::from_millis(20);
@@ -14,16 +16,24 @@ const ROUNDS: usize = 50;
 /// Bytes of a value.
 const LEN: usize = 10 << 10;
 
-fn median_of(mut round: impl FnMut()) -> Duration {
-    let mut times: Vec<Duration> = (0..ROUNDS)
-        .map(|_| {
-            let start = Instant::now();
-            round();
-            start.elapsed()
-        })
-        .collect();
-    times.sort();
-    times[ROUNDS / 2]
+/// Measures until the median is small enough.
+fn is_soon_fast(mut round: impl FnMut()) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let mut times: Vec<Duration> = (0..ROUNDS)
+            .map(|_| {
+                let start = Instant::now();
+                round();
+                start.elapsed()
+            })
+            .collect();
+        times.sort();
+        let median = times[ROUNDS / 2];
+        if median < MEDIAN_MAX {
+            return;
+        }
+        assert!(Instant::now() < end, "{median:?}");
+    }
 }
 
 fn connect_with_nagle(server: &Server) -> Connection {
@@ -37,7 +47,7 @@ fn a_text_set_in_three_writes_after_a_miss_does_not_stall() {
     let server = Server::start("-t 2");
     let mut client = connect_with_nagle(&server);
     let value = vec![b'v'; LEN];
-    let median = median_of(|| {
+    is_soon_fast(|| {
         client.send(b"get absent\r\n");
         assert_eq!(client.line(), "END");
         client.send(format!("set key 0 0 {LEN}\r\n").as_bytes());
@@ -45,7 +55,6 @@ fn a_text_set_in_three_writes_after_a_miss_does_not_stall() {
         client.send(b"\r\n");
         assert_eq!(client.line(), "STORED");
     });
-    assert!(median < MEDIAN_MAX, "{median:?}");
 }
 
 #[test]
@@ -70,7 +79,7 @@ fn a_binary_set_in_three_writes_after_a_miss_does_not_stall() {
         reply[7]
     };
     let value = vec![b'v'; LEN];
-    let median = median_of(|| {
+    is_soon_fast(|| {
         client.send(&header(0x04, 0, 0));
         status(&mut client);
         client.send(&header(0x01, 8, LEN));
@@ -78,5 +87,4 @@ fn a_binary_set_in_three_writes_after_a_miss_does_not_stall() {
         client.send(&value[LEN / 2..]);
         assert_eq!(status(&mut client), 0);
     });
-    assert!(median < MEDIAN_MAX, "{median:?}");
 }

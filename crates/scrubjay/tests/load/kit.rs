@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long anything may take before a test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server on a free port, gone when dropped. `SCRUBJAY_LOAD_BIN` names another program, such as memcached;
 /// `SCRUBJAY_LOAD_DRIVER` the driver that scrubjay is to use.

@@ -140,10 +140,10 @@ fn check_equal(one: &Items, other: &Items) {
         assert_eq!(key, String::from_utf8_lossy(other_key));
         assert!(one.2 == other.2, "{key}: values differ");
         assert_eq!((one.0, one.3), (other.0, other.3), "{key}");
-        // The clocks' seconds and those that the test takes.
+        // The clocks' seconds and those that the test takes, which are many on a busy machine.
         let difference = one.1.unwrap_or(0).abs_diff(other.1.unwrap_or(0));
         assert!(
-            one.1.is_some() == other.1.is_some() && difference < 20,
+            one.1.is_some() == other.1.is_some() && difference < 300,
             "{key}: {:?} {:?}",
             one.1,
             other.1

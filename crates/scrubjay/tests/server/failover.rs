@@ -2,6 +2,7 @@
 //! `docs/client/failover.md`.
 
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +29,16 @@ struct Fleet {
     dir: Dir,
 }
 
+/// Of servers that may be as slow as the machine is.
+pub fn patient(places: Vec<placement::Server>) -> Config {
+    let mut config = Config::new(places);
+    config.timeout = PATIENCE;
+    config.connect_timeout = PATIENCE;
+    config
+}
+
 /// A server that listens on a socket; gone when dropped.
-struct Process(Child);
+pub struct Process(pub Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -69,15 +78,30 @@ impl Fleet {
         child.kill().and_then(|()| child.wait()).expect("our child");
     }
 
+    /// Stops it, and waits until none of its threads runs: the signal takes a moment.
+    fn stand_still(&self, number: usize) {
+        let pid = self.servers[number].0.id();
+        signal(pid, "STOP");
+        let is_stopped = |thread: PathBuf| {
+            let text = std::fs::read_to_string(thread.join("stat")).expect("a thread that lives");
+            // Behind the name, which may hold anything.
+            text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        };
+        let stopped = until(|| {
+            let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("its threads");
+            let mut threads = threads.map(|thread| thread.expect("a thread").path());
+            threads.all(is_stopped).then_some(())
+        });
+        stopped.expect("it stands still");
+    }
+
     fn place(&self, number: usize) -> placement::Server {
         placement::Server::new(self.path(number), 0)
     }
 
     /// Nobody but the victim fails by being slow.
     fn config(&self, failover: Failover) -> Config {
-        let mut config = Config::new((0..4).map(|number| self.place(number)).collect());
-        config.timeout = PATIENCE;
-        config.connect_timeout = PATIENCE;
+        let mut config = patient((0..4).map(|number| self.place(number)).collect());
         config.form = Some(Form::Meta);
         config.failover = failover;
         config.retry_interval = Duration::from_millis(50);
@@ -352,14 +376,15 @@ fn what_is_in_doubt_is_never_done_a_second_time() {
         let mut config = fleet.config(failover.clone());
         // It is never held to be down, so that every request is sent.
         config.failure_limit = 10_000;
+        let patient = Client::new(config.clone()).expect("four servers");
         config.apart = vec![Apart::default(); 4];
         config.apart[VICTIM].timeout = Some(Duration::from_millis(50));
         let client = Client::new(config).expect("four servers");
         let key = key_of(&client, VICTIM, "held");
-        assert_eq!(call(&client, "set", &key), "stored");
-        signal(fleet.servers[VICTIM].0.id(), "STOP");
-        // The signal takes a moment.
-        until(|| (call(&client, "get", &key) != "hit").then_some(())).expect("it stands still");
+        assert_eq!(call(&patient, "set", &key), "stored");
+        // It is connected before, as that takes time, too.
+        until(|| (call(&client, "get", &key) == "hit").then_some(())).expect("a hit in time");
+        fleet.stand_still(VICTIM);
         for name in ROWS {
             let expected = match (&failover, name) {
                 (Failover::Miss, "get" | "gets") => "miss",
@@ -389,7 +414,7 @@ fn what_is_in_doubt_is_never_done_a_second_time() {
                 "{failover:?}: stored nowhere else"
             );
         }
-        assert_eq!(call(&client, "delete", &key), "deleted");
+        assert_eq!(call(&patient, "delete", &key), "deleted");
     }
 }
 
@@ -397,7 +422,7 @@ fn what_is_in_doubt_is_never_done_a_second_time() {
 fn connections_last_as_long_as_the_client_and_are_shared() {
     let server = Server::start("-m 64");
     let place = placement::Server::new("127.0.0.1", server.ports[0]);
-    let client = Client::new(Config::new(vec![place])).expect("one server");
+    let client = Client::new(patient(vec![place])).expect("one server");
     for number in 0..100 {
         let shared = client.clone();
         assert_eq!(call(&shared, "set", &format!("k{number}")), "stored");
@@ -414,7 +439,7 @@ fn connections_last_as_long_as_the_client_and_are_shared() {
 #[test]
 fn keys_are_shared_by_weight_and_counted_by_server() {
     let servers: Vec<Server> = (0..2).map(|_| Server::start("-m 64")).collect();
-    let mut config = Config::new(Vec::new());
+    let mut config = patient(Vec::new());
     for (server, weight) in servers.iter().zip([1, 3]) {
         let text = format!("127.0.0.1:{}*{weight}", server.ports[0]);
         config.add_server(&text).expect("a server");
@@ -440,7 +465,7 @@ fn keys_are_shared_by_weight_and_counted_by_server() {
 fn servers_that_stay_in_the_list_keep_their_connections() {
     let servers: Vec<Server> = (0..3).map(|_| Server::start("-m 64")).collect();
     let place = |number: usize| placement::Server::new("127.0.0.1", servers[number].ports[0]);
-    let client = Client::new(Config::new(vec![place(0), place(1)])).expect("two servers");
+    let client = Client::new(patient(vec![place(0), place(1)])).expect("two servers");
     let touch_all = |client: &Client| {
         for server in client.servers() {
             let at = Call {

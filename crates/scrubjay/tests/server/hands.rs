@@ -57,14 +57,7 @@ fn check_items(server: &Server) {
     check("get", &[b"two words\xff"], b"", 0, b"here");
     check("get --json", &[b"two words"], b"", 1, b"");
     check("touch k 100", &[], b"", 0, b"");
-    check(
-        "get --json k bytes",
-        &[],
-        b"",
-        0,
-        b"{\"flags\":0,\"key\":\"k\",\"ttl\":100,\"value\":\"hello\"}\n\
-          {\"flags\":7,\"key\":\"bytes\",\"ttl\":500,\"value_base64\":\"DQoA/w==\"}\n",
-    );
+    check_json(server);
     check("delete k bytes", &[], b"", 0, b"");
     check("get k bytes", &[], b"", 1, b"");
     let large = vec![b'x'; 900_000];
@@ -72,6 +65,27 @@ fn check_items(server: &Server) {
     check("get large", &[], b"", 0, &large);
     check("set larger", &[], &vec![b'x'; 2_000_000], 2, b"");
     check("get", &[&[b'k'; 251]], b"", 2, b"");
+}
+
+/// Of the lives some seconds may be over.
+fn check_json(server: &Server) {
+    let (code, stdout, said) = hand(server, "get --json k bytes", &[], b"");
+    assert_eq!(code, Some(0), "{said}");
+    let text = String::from_utf8(stdout).expect("text");
+    let expected = [
+        (100, r#"{"flags":0,"key":"k","ttl":TTL,"value":"hello"}"#),
+        (
+            500,
+            r#"{"flags":7,"key":"bytes","ttl":TTL,"value_base64":"DQoA/w=="}"#,
+        ),
+    ];
+    assert_eq!(text.lines().count(), expected.len(), "{text}");
+    for (line, (given, expected)) in text.lines().zip(expected) {
+        let row: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let ttl = row["ttl"].as_u64().expect(line);
+        assert!((given - 60..=given).contains(&ttl), "{line}");
+        assert_eq!(line, expected.replace("TTL", &ttl.to_string()));
+    }
 }
 
 #[test]
@@ -127,7 +141,10 @@ fn a_login_opens_a_server_with_users() {
     assert_eq!(as_user(&login, "set k v"), Some(0));
     assert_eq!(as_user(&login, "get k"), Some(0));
     assert_eq!(as_user(&login, "why k"), Some(0));
-    let top = format!("top 127.0.0.1:{} --once --interval 100ms", server.ports[0]);
+    let top = format!(
+        "top 127.0.0.1:{} --once --interval 100ms --timeout 20s",
+        server.ports[0]
+    );
     assert_eq!(
         run(&format!("{top} --login {}", login.display())).status.code(),
         Some(0)

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::kit::{Dir, Server, run, run_within};
 
 /// The experiments wait for items to expire.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs an experiment and gives what it found on each server.
 fn found(experiment: &str, servers: &[&Server]) -> Vec<Value> {

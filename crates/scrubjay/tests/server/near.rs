@@ -1,5 +1,7 @@
 //! The client's near cache before real servers: what others write is seen within a second, what one writes oneself at once.
 
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -11,14 +13,19 @@ use scrubjay_client::near::{Coherence, NearCache, NearError, Settings};
 use scrubjay_client::protocol::{Arith, Get, Reply, Request, Store};
 use scrubjay_client::{Call, Client, Config, placement};
 
-use crate::kit::{self, Server};
+use crate::failover::{Process, patient};
+use crate::kit::{self, Dir, Server, scrubjay};
 
 /// What is promised of a write elsewhere.
 const BOUND: Duration = Duration::from_secs(1);
 
 fn config(servers: &[&Server]) -> Config {
     let place = |server: &&Server| placement::Server::new("127.0.0.1", server.ports[0]);
-    let mut config = Config::new(servers.iter().map(place).collect());
+    hasty_to_retry(servers.iter().map(place).collect())
+}
+
+fn hasty_to_retry(places: Vec<placement::Server>) -> Config {
+    let mut config = patient(places);
     config.retry_interval = Duration::from_millis(20);
     config
 }
@@ -47,11 +54,15 @@ fn where_a_key_has_many_places_there_is_no_near_cache() {
 
 /// A near cache whose copies would stay for long.
 fn near(servers: &[&Server]) -> NearCache {
+    near_of(client(servers))
+}
+
+fn near_of(client: Client) -> NearCache {
     let settings = Settings {
         ttl: Duration::from_secs(3600),
         ..Settings::default()
     };
-    NearCache::new(client(servers), &settings).expect("servers that tell")
+    NearCache::new(client, &settings).expect("servers that tell")
 }
 
 fn set(client: &Client, key: &[u8], value: &str) {
@@ -218,19 +229,28 @@ fn lines_that_are_lost_flush() {
 
 #[test]
 fn without_its_server_everything_passes_through_until_it_is_back() {
-    let mut first = Server::start("-t 1");
-    let port = first.ports[0];
-    let near = near(&[&first]);
+    // A socket whose path stays: a port might be somebody else's when the server is back.
+    let dir = Dir::new();
+    let path = dir.path("socket");
+    let start = || {
+        let child = scrubjay(&format!("-t 1 -s {}", path.display()))
+            .stderr(Stdio::null())
+            .spawn();
+        kit::until(|| UnixStream::connect(&path).ok()).expect("it listens in time");
+        Process(child.expect("starts"))
+    };
+    let first = start();
+    let place = placement::Server::new(path.display().to_string(), 0);
+    let near = near_of(Client::new(hasty_to_retry(vec![place])).expect("good settings"));
     let place = near.client().place(b"k");
     set(near.client(), b"k", "old");
     assert_eq!(warm(&near, b"k").as_deref(), Some("old"));
     assert_eq!(near.is_kept(place), Ok(()));
-    first.child.kill().expect("ours");
-    first.child.wait().expect("it ends");
+    drop(first);
     let trouble = kit::until(|| near.is_kept(place).err()).expect("it is noticed");
     assert!(!trouble.is_empty());
     assert!(near.get(b"k").is_err(), "nobody to ask, and no copy");
-    let _second = Server::start_as(&format!("-t 1 -p {port} -l 127.0.0.1"));
+    let _second = start();
     kit::until(|| near.is_kept(place).ok()).expect("it is followed again");
     kit::until(|| near.get(b"k").ok()).expect("it answers");
     set(near.client(), b"k", "new");

@@ -44,7 +44,7 @@ impl Proxied {
         let socket = dir.path("proxy");
         let text = format!(
             "pool:\n  listen: {}\n  hash: fnv1a_64\n  distribution: ketama\n  auto_eject_hosts: false\n  \
-             timeout: 20000\n  servers:\n{listed}",
+             timeout: 60000\n  servers:\n{listed}",
             socket.display()
         );
         std::fs::write(dir.path("configuration"), text).expect("our folder");

@@ -218,8 +218,8 @@ fn a_keeper_follows_an_upgrade() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    signal(read_pid(&place.pid_file()), "KILL");
     let killed = read_pid(&place.pid_file());
+    signal(killed, "KILL");
     until(|| (read_pid(&place.pid_file()) != killed).then_some(())).expect("another one");
     assert_eq!(ask(place.connect(), "mn"), "MN");
     stop(&mut keeper, "TERM");

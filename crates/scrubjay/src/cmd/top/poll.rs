@@ -207,7 +207,7 @@ mod tests {
     use crate::cmd::connection::{Access, access_args};
 
     /// How long anything may take before a test gives up.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     fn plan(servers: &[String], patience: Duration) -> Plan {
         let matches = Command::new("top").args(access_args()).get_matches_from(["top"]);
@@ -259,9 +259,10 @@ mod tests {
 
     #[test]
     fn who_cannot_be_asked_is_told_with_the_reason() {
-        let (answering, hanging, gone, odd) = (listen(), listen(), listen(), listen());
-        let servers = [&answering, &hanging, &gone, &odd].map(address);
-        drop(gone);
+        let (answering, hanging, odd) = (listen(), listen(), listen());
+        let [first, second, last] = [&answering, &hanging, &odd].map(address);
+        // A port that was free might be somebody else's by now; nobody is given the first one.
+        let servers = [first, second, "127.0.0.1:1".to_owned(), last];
         // Closes after two answers, which is no failure.
         serve(answering, 2, "STAT pid 1\r\nSTAT version \x1b[31mred\r\nEND\r\n");
         serve(odd, 1, "HTTP/1.1 400 Bad Request\r\n");
@@ -276,6 +277,8 @@ mod tests {
                     assert_eq!((reading.server, text.as_str()), (0, "pid 1\nversion ?[31mred\n"));
                     answers += 1;
                 }
+                // A busy machine may keep the others from it, too.
+                Err(why) if reading.server != 1 && why.starts_with("no answer for 0.3 s") => {}
                 Err(why) => reasons[reading.server] = Some(why),
             }
         }
