@@ -3,6 +3,7 @@
 //! `docs/internals/client.md`. It leaves out how connections are made, and which one is used.
 
 mod desk;
+mod encrypted;
 #[cfg(all(test, shuttle))]
 mod model;
 pub(crate) mod open;

@@ -37,6 +37,10 @@ impl Set {
         let servers = Servers::new(config.servers.clone())?;
         let placement = Arc::new(Placement::new(&servers, &config.scheme)?);
         let list = listed(servers.list(), config);
+        let alike = Apart::default();
+        let of_gutter = gutter.iter().flat_map(|gutter| &gutter.places);
+        let all = list.iter().map(|(server, apart)| (server, apart));
+        config.check_tls(all.chain(of_gutter.map(|server| (server, &alike))))?;
         Ok(Set::of(config, list, placement, gutter, |_| None))
     }
 
@@ -45,6 +49,7 @@ impl Set {
         let servers = Servers::new(config.servers.clone())?;
         let placement = Arc::new(Placement::new(&servers, &config.scheme)?);
         let list = listed(servers.list(), config);
+        config.check_tls(list.iter().map(|(server, apart)| (server, apart)))?;
         let known = |(place, apart): &(placement::Server, Apart)| {
             let is_same = |(old, old_apart): &(placement::Server, Apart)| {
                 (&old.host, old.port, old_apart) == (&place.host, place.port, apart)
@@ -77,9 +82,9 @@ impl Set {
         known: impl Fn(&(placement::Server, Apart)) -> Option<Arc<Server>>,
     ) -> Set {
         let server = |entry: &(placement::Server, Apart)| {
-            known(entry).unwrap_or_else(|| Arc::new(Server::new(&entry.0, &config.of_one(entry.1))))
+            known(entry).unwrap_or_else(|| Arc::new(Server::new(&entry.0, &config.of_one(&entry.1))))
         };
-        let alike = config.of_one(Apart::default());
+        let alike = config.of_one(&Apart::default());
         let of_gutter = gutter.iter().flat_map(|gutter| &gutter.places);
         Set {
             process: std::process::id(),
@@ -158,7 +163,7 @@ impl Set {
 }
 
 fn listed(servers: &[placement::Server], config: &Config) -> Vec<(placement::Server, Apart)> {
-    let apart = |index: usize| config.apart.get(index).copied().unwrap_or_default();
+    let apart = |index: usize| config.apart.get(index).cloned().unwrap_or_default();
     let servers = servers.iter().cloned().enumerate();
     servers.map(|(index, server)| (server, apart(index))).collect()
 }

@@ -85,7 +85,7 @@ class Client(Core):
             options=options,
         )
         self = super().__new__(cls, made)
-        self._admin = _admin.Admin(made["servers"], timeout, dict(made["options"]).get("login"))
+        self._admin = _admin.Admin(made["servers"], timeout, dict(made["options"]))
         return self
 
     @staticmethod

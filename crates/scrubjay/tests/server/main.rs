@@ -4,6 +4,7 @@ mod admin;
 mod bench;
 mod cache;
 mod client;
+mod client_encrypted;
 mod client_tls;
 mod client_udp;
 mod config;

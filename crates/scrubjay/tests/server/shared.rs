@@ -50,7 +50,7 @@ fn within(timeout: Duration) -> Call<'static> {
     }
 }
 
-fn text(reply: Result<Reply, Error>) -> String {
+pub fn text(reply: Result<Reply, Error>) -> String {
     match reply {
         Ok(Reply::Value(value)) => String::from_utf8(value.bytes).expect("text"),
         other => format!("{other:?}"),
