@@ -32,6 +32,8 @@ pub struct Config {
     pub connections: usize,
     /// From when on the kernel asks whether a silent connection still stands; `None`: never.
     pub keepalive: Option<Duration>,
+    /// From when on a connection that nobody needs is closed; `None`: never.
+    pub idle: Option<Duration>,
     /// What the servers speak; `None`: asked at the first connection.
     pub form: Option<Form>,
     /// Whether replies come in the order of the requests.
@@ -116,6 +118,8 @@ impl Config {
             read_timeout: None,
             connections: 1,
             keepalive: Some(Duration::from_secs(60)),
+            // Some load balancers forget a connection without a word after 350 seconds.
+            idle: Some(Duration::from_secs(300)),
             form: None,
             order: Order::Kept,
             value_len_max: 1 << 20,

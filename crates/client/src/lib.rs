@@ -27,6 +27,7 @@ pub mod event;
 mod failover;
 mod gathering;
 mod health;
+mod idle;
 pub mod near;
 pub mod placement;
 pub mod protocol;

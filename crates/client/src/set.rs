@@ -3,7 +3,7 @@
 //! was forked begins with one of its own.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::batch;
 use crate::config::{Apart, Config, ConfigError};
@@ -11,6 +11,7 @@ use crate::connection::{Desk, Patience};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::failover::Gutter;
+use crate::idle::Looks;
 use crate::placement::{self, Placement, Servers};
 use crate::protocol::{Reply, Request};
 use crate::server::Server;
@@ -25,6 +26,7 @@ pub(crate) struct Set {
     pub(crate) gutter: Option<Arc<Gutter>>,
     /// Those of the list, then those of the gutter.
     pub(crate) servers: Vec<Arc<Server>>,
+    looks: Looks,
     driver: OnceLock<Arc<Driver>>,
     /// Held by who starts the driver.
     starting: Mutex<()>,
@@ -94,8 +96,18 @@ impl Set {
             list,
             placement,
             gutter,
+            looks: Looks::new(config.idle, Instant::now()),
             driver: OnceLock::new(),
             starting: Mutex::default(),
+        }
+    }
+
+    /// Closes connections that nobody has needed for long, if it is time to look for such.
+    pub(crate) fn close_idle(&self, now: Instant) {
+        if let Some(idle) = self.looks.is_time(now) {
+            self.servers
+                .iter()
+                .for_each(|server| server.close_idle(idle, now));
         }
     }
 
@@ -154,7 +166,7 @@ impl Set {
         if let Some(driver) = self.driver.get() {
             return Ok(driver);
         }
-        let started = Driver::start(&self.servers).map_err(|error| Error::Connect {
+        let started = Driver::start(&self.servers, self.looks.afresh()).map_err(|error| Error::Connect {
             server: "the client".to_owned(),
             reason: format!("no thread for it: {error}"),
         })?;

@@ -21,6 +21,8 @@ const CIPHERTEXT_LEN: usize = 48 * 1024;
 const CIPHERTEXT_LEN_MIN: usize = 4 * 1024;
 /// What a record may bring more than was received at last: its beginning came before.
 const RECORD_LEN_MAX: usize = 17 * 1024;
+/// How often is received for one reader while nothing comes but what TLS has to say: then it looks at the time.
+const ROUNDS_MAX: u32 = 16;
 /// A buffer of more bytes is given back when it is empty.
 const KEPT_LEN_MAX: usize = 64 * 1024;
 
@@ -161,7 +163,7 @@ impl Encrypted {
     ) -> Result<usize> {
         let mut incoming = lock(&self.incoming);
         let incoming = &mut *incoming;
-        loop {
+        for _ in 0..ROUNDS_MAX {
             if let Some(len) = incoming.give(buffer) {
                 return Ok(len);
             }
@@ -183,6 +185,7 @@ impl Encrypted {
                 return Ok(0);
             }
         }
+        incoming.give(buffer).ok_or_else(|| ErrorKind::WouldBlock.into())
     }
 
     /// Tells the server that nothing follows, if the socket takes that.

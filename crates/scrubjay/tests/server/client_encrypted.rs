@@ -14,6 +14,7 @@ use scrubjay_client::protocol::{Get, Reply, Request, Store};
 use scrubjay_client::{Call, Client, Config, Error, placement, udp};
 
 use crate::kit::{Dir, PATIENCE, Server, signal, until};
+use crate::shared::chaos::Relay;
 use crate::shared::{block_on, text};
 use crate::tls::Certificates;
 
@@ -151,7 +152,6 @@ fn every_kind_of_call_goes_over_tls_to_scrubjay_and_to_memcached() {
         for form in ["auto", "meta", "classic"] {
             let settings = [("form", form), ("value_len_max", "16000000")];
             let client = client(believing(&certificates, server.ports[0], &settings));
-            eprintln!("{form} {}", server.child.id());
             check_everything(&client);
             let counters = client.statistics().remove(0).counters;
             assert_eq!((counters.connects, counters.failures()), (1, 0), "{form}");
@@ -335,6 +335,29 @@ fn login_near_cache_and_questions_about_one_server_are_encrypted_too() {
 }
 
 #[test]
+fn an_encrypted_connection_that_ended_while_idle_is_not_the_callers_problem() {
+    let certificates = Certificates::new();
+    let server = Server::start(&certificates.options());
+    let relay = Relay::start(server.ports[0], None);
+    // With the classic commands nothing is read before the first reply: what TLS has to say may still lie there.
+    let client = client(believing(&certificates, relay.port, &[("form", "classic")]));
+    for round in 0..10 {
+        let value = round.to_string();
+        assert_eq!(
+            client.call(set("key", &value), Call::default()),
+            Ok(Reply::Stored)
+        );
+        relay.end_all();
+        // Longer than a connection is believed to be there without a look.
+        thread::park_timeout(Duration::from_millis(12));
+        assert_eq!(text(client.call(get("key"), Call::default())), value);
+        thread::park_timeout(Duration::from_millis(12));
+        assert_eq!(text(client.call(get("key"), Call::default())), value);
+    }
+    assert_eq!(client.statistics()[0].counters.connects, 11);
+}
+
+#[test]
 fn forked_child_has_sessions_of_its_own() {
     let certificates = Certificates::new();
     let server = Server::start(&certificates.options());
@@ -408,7 +431,9 @@ fn connections_that_are_muddled_or_cut_give_no_wrong_value() {
         (6_000, true),
     ] {
         let port = muddle(server.ports[0], after, cut);
-        let client = client(believing(&certificates, port, &[("connect_timeout_ms", "2000")]));
+        // What comes after a length that was changed is waited for in vain.
+        let times = [("connect_timeout_ms", "2000"), ("timeout_ms", "2000")];
+        let client = client(believing(&certificates, port, &times));
         let (right, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -420,7 +445,7 @@ fn connections_that_are_muddled_or_cut_give_no_wrong_value() {
                                 assert_eq!(value.bytes, key.as_bytes());
                                 right.fetch_add(1, Ordering::Relaxed);
                             }
-                            Err(Error::Broken { .. } | Error::Connect { .. }) => {
+                            Err(Error::Broken { .. } | Error::Connect { .. } | Error::TimedOut { .. }) => {
                                 failed.fetch_add(1, Ordering::Relaxed);
                             }
                             other => panic!("{after} {cut}: {other:?}"),

@@ -1,6 +1,6 @@
 //! The client's shared connections against the real server: many threads, batches, time-outs, ends of connections, forks.
 
-mod chaos;
+pub mod chaos;
 mod wrong_values;
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use scrubjay_client::{Call, Client, Config, Error, Route};
 
 use crate::kit::{Dir, PATIENCE, Server, ask};
 
-fn config(ports: &[u16]) -> Config {
+pub fn config(ports: &[u16]) -> Config {
     let servers = ports
         .iter()
         .map(|port| placement::Server::new("127.0.0.1", *port));
@@ -31,7 +31,7 @@ fn config(ports: &[u16]) -> Config {
     config
 }
 
-fn client(ports: &[u16]) -> Client {
+pub fn client(ports: &[u16]) -> Client {
     Client::new(config(ports)).expect("servers")
 }
 
@@ -58,7 +58,7 @@ pub fn text(reply: Result<Reply, Error>) -> String {
 }
 
 /// Connections that the server has, this question's included.
-fn connections(server: &Server) -> u32 {
+pub fn connections(server: &Server) -> u32 {
     let mut stream = server.connect();
     stream.write_all(b"stats\r\nquit\r\n").expect("writable");
     let mut all = String::new();
@@ -100,7 +100,7 @@ fn serve_stub(mut stream: TcpStream, answer: &dyn Fn(&str) -> String) {
 }
 
 /// Answers the first question of a connection only.
-fn mute() -> u16 {
+pub fn mute() -> u16 {
     stub(|line| {
         if line == "mn" {
             "MN\r\n".to_owned()
