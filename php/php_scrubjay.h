@@ -134,6 +134,12 @@ typedef struct {
     uint32_t weight;  /* as it was given; 0 counts as 1 */
 } sjx_server;
 
+/* An option of the client's table. */
+typedef struct {
+    char *name;
+    char *text;
+} sjx_named;
+
 typedef struct {
     int serializer;
     int values;
@@ -148,6 +154,8 @@ typedef struct {
     char prefix[SJX_KEY_LEN_MAX + 1];
     char *scheme;  /* instead of hash and distribution */
     char *login;   /* USER:PASSWORD */
+    size_t named_count;
+    sjx_named *named;  /* set after all others, in their order */
 } sjx_settings;
 
 typedef struct {
@@ -208,6 +216,9 @@ static inline bool sjx_is_error(int code)
 
 /* options.c */
 void sjx_settings_init(sjx_settings *settings, bool drop_in);
+void sjx_settings_free(sjx_settings *settings);
+/* Sets an option of the client's table; false, after a warning, if it is none or has no such value. */
+bool sjx_option_set_named(sjx_object *object, const char *name, const char *text, size_t len);
 void sjx_option_get(sjx_object *object, zend_long option, zval *value);
 bool sjx_option_set(sjx_object *object, zend_long option, zval *value);
 int sjx_serializer_by_name(const char *name);

@@ -442,6 +442,17 @@ ZEND_METHOD(Scrubjay, setOption)
     RETURN_BOOL(sjx_option_set(SJX_THIS(), option, value));
 }
 
+ZEND_METHOD(Scrubjay, setClientOption)
+{
+    char *name, *text;
+    size_t name_len, len;
+    ZEND_PARSE_PARAMETERS_START(2, 2)
+        Z_PARAM_PATH(name, name_len)
+        Z_PARAM_PATH(text, len)
+    ZEND_PARSE_PARAMETERS_END();
+    RETURN_BOOL(sjx_option_set_named(SJX_THIS(), name, text, len));
+}
+
 ZEND_METHOD(Scrubjay, setOptions)
 {
     HashTable *options;

@@ -55,8 +55,7 @@ void sjx_pool_free(sjx_pool *pool)
     if (pool->buckets != NULL) {
         pefree(pool->buckets, 1);
     }
-    sjx_set_text(&pool->settings.scheme, NULL, 0);
-    sjx_set_text(&pool->settings.login, NULL, 0);
+    sjx_settings_free(&pool->settings);
     pefree(pool, 1);
 }
 
@@ -155,6 +154,16 @@ static bool configure(const sjx_settings *settings, sj_config *config, sj_result
            (settings->login == NULL || set(config, "login", settings->login, result));
 }
 
+static bool configure_by_name(const sjx_settings *settings, sj_config *config, sj_result *result)
+{
+    for (size_t at = 0; at < settings->named_count; at++) {
+        if (!set(config, settings->named[at].name, settings->named[at].text, result)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool add_servers(const sjx_pool *pool, sj_config *config, sj_result *result)
 {
     for (size_t at = 0; at < pool->server_count; at++) {
@@ -176,7 +185,8 @@ sj_client *sjx_pool_client(sjx_pool *pool, sj_result *error)
     memset(error, 0, sizeof *error);
     if (pool->client == NULL) {
         sj_config *config = sj_config_new();
-        if (configure(&pool->settings, config, error) && add_servers(pool, config, error)) {
+        if (configure(&pool->settings, config, error) && configure_by_name(&pool->settings, config, error) &&
+            add_servers(pool, config, error)) {
             sj_result_free(error);
             pool->client = sj_client_new(config, error);
         }

@@ -189,6 +189,11 @@ ZEND_BEGIN_ARG_WITH_TENTATIVE_RETURN_TYPE_INFO_EX(arginfo_setOption, 0, 2, _IS_B
     ZEND_ARG_TYPE_INFO(0, value, IS_MIXED, 0)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_TENTATIVE_RETURN_TYPE_INFO_EX(arginfo_setClientOption, 0, 2, _IS_BOOL, 0)
+    ZEND_ARG_TYPE_INFO(0, name, IS_STRING, 0)
+    ZEND_ARG_TYPE_INFO(0, value, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
 ZEND_BEGIN_ARG_WITH_TENTATIVE_RETURN_TYPE_INFO_EX(arginfo_setOptions, 0, 1, _IS_BOOL, 0)
     ZEND_ARG_TYPE_INFO(0, options, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
@@ -265,6 +270,7 @@ ZEND_METHOD(Scrubjay, getAllKeys);
 ZEND_METHOD(Scrubjay, flush);
 ZEND_METHOD(Scrubjay, getOption);
 ZEND_METHOD(Scrubjay, setOption);
+ZEND_METHOD(Scrubjay, setClientOption);
 ZEND_METHOD(Scrubjay, setOptions);
 ZEND_METHOD(Scrubjay, setBucket);
 ZEND_METHOD(Scrubjay, setSaslAuthData);
@@ -327,6 +333,7 @@ static const zend_function_entry sjx_methods[] = {
     ZEND_ME(Scrubjay, flush, arginfo_flush, ZEND_ACC_PUBLIC)
     ZEND_ME(Scrubjay, getOption, arginfo_getOption, ZEND_ACC_PUBLIC)
     ZEND_ME(Scrubjay, setOption, arginfo_setOption, ZEND_ACC_PUBLIC)
+    ZEND_ME(Scrubjay, setClientOption, arginfo_setClientOption, ZEND_ACC_PUBLIC)
     ZEND_ME(Scrubjay, setOptions, arginfo_setOptions, ZEND_ACC_PUBLIC)
     ZEND_ME(Scrubjay, setBucket, arginfo_setBucket, ZEND_ACC_PUBLIC)
     ZEND_ME(Scrubjay, setSaslAuthData, arginfo_setSaslAuthData, ZEND_ACC_PUBLIC)

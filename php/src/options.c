@@ -44,6 +44,21 @@ void sjx_settings_init(sjx_settings *settings, bool drop_in)
     }
 }
 
+void sjx_settings_free(sjx_settings *settings)
+{
+    sjx_set_text(&settings->scheme, NULL, 0);
+    sjx_set_text(&settings->login, NULL, 0);
+    for (size_t at = 0; at < settings->named_count; at++) {
+        pefree(settings->named[at].name, 1);
+        pefree(settings->named[at].text, 1);
+    }
+    if (settings->named != NULL) {
+        pefree(settings->named, 1);
+    }
+    settings->named = NULL;
+    settings->named_count = 0;
+}
+
 void sjx_option_get(sjx_object *object, zend_long option, zval *value)
 {
     const sjx_settings *settings = &object->pool->settings;
@@ -121,6 +136,37 @@ static bool set_scheme(sjx_object *object, zval *value)
     }
     zend_string_release(name);
     return true;
+}
+
+/* The place of a named option, made if there is none. */
+static sjx_named *named(sjx_settings *settings, const char *name)
+{
+    for (size_t at = 0; at < settings->named_count; at++) {
+        if (strcmp(settings->named[at].name, name) == 0) {
+            return &settings->named[at];
+        }
+    }
+    settings->named = perealloc(settings->named, (settings->named_count + 1) * sizeof(sjx_named), 1);
+    settings->named[settings->named_count] = (sjx_named){.name = pestrdup(name, 1), .text = NULL};
+    return &settings->named[settings->named_count++];
+}
+
+bool sjx_option_set_named(sjx_object *object, const char *name, const char *text, size_t len)
+{
+    sj_result result = {0};
+    sj_config *config = sj_config_new();
+    bool known = sj_config_set(config, name, text, &result) == SJ_OK;
+    sj_config_free(config);
+    sjx_set_code(object, SJX_RES_SUCCESS);
+    if (!known) {
+        sjx_note(object, &result);
+        php_error_docref(NULL, E_WARNING, "%s", object->error);
+        sjx_set_code(object, SJX_RES_INVALID_ARGUMENTS);
+    } else if (sjx_set_text(&named(&object->pool->settings, name)->text, text, len)) {
+        sjx_pool_changed(object->pool);
+    }
+    sj_result_free(&result);
+    return known;
 }
 
 static bool set_ours(sjx_object *object, zend_long option, zval *value)

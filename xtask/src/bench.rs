@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::certificate::Certificate;
+
 /// What is measured.
 struct Load {
     name: &'static str,
@@ -116,7 +118,7 @@ pub fn run(words: &[&str]) -> bool {
         eprintln!("bench: scrubjay does not build");
         return false;
     }
-    let measured = Certificate::make().and_then(|certificate| table(words, &certificate));
+    let measured = Certificate::make("bench").and_then(|certificate| table(words, &certificate));
     match measured {
         Ok(()) => true,
         Err(why) => {
@@ -214,38 +216,6 @@ fn measure(scrubjay: &Path, load: &Load, certificate: &Certificate) -> Result<St
         ));
     }
     String::from_utf8(output.stdout).map_err(|why| why.to_string())
-}
-
-/// A certificate for the servers, in a folder of what is built.
-struct Certificate {
-    chain: PathBuf,
-    key: PathBuf,
-}
-
-impl Certificate {
-    fn make() -> Result<Certificate, String> {
-        let folder = crate::target().join("bench");
-        std::fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-        let [chain, key] = ["chain.pem", "key.pem"].map(|name| folder.join(name));
-        let made = Command::new("openssl")
-            .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split(' '))
-            .args(["-subj", "/CN=localhost", "-keyout"])
-            .arg(&key)
-            .arg("-out")
-            .arg(&chain)
-            .stderr(Stdio::null())
-            .status();
-        match made {
-            Ok(status) if status.success() => Ok(Certificate { chain, key }),
-            Ok(status) => Err(format!("openssl made no certificate: {status}")),
-            Err(why) => Err(format!("openssl, for a certificate: {why}; install it")),
-        }
-    }
-
-    fn options(&self) -> String {
-        let (chain, key) = (self.chain.display(), self.key.display());
-        format!("-Z -o ssl_chain_cert={chain},ssl_key={key},ssl_session_cache")
-    }
 }
 
 fn cores() -> usize {

@@ -1,6 +1,7 @@
 //! The project's chores, started by `cargo xtask CHORE`.
 
 mod bench;
+mod certificate;
 mod clients;
 mod deb;
 mod docs;

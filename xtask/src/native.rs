@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::certificate::Certificate;
 use crate::run::{Outcome, Steps, capture, exists, must};
 use crate::server::Server;
 
@@ -145,7 +146,8 @@ fn copy_changed(from: &Path, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a test that finds its servers in `SCRUBJAY_PORTS`.
+/// Runs a test that finds its servers in `SCRUBJAY_PORTS`; one that speaks TLS in `SCRUBJAY_TLS_PORT`, and what vouches for it in
+/// `SCRUBJAY_TLS_CA`.
 fn against_servers(
     target: &Path,
     program: &Result<PathBuf, String>,
@@ -157,6 +159,12 @@ fn against_servers(
     let servers = (0..SERVERS).map(start).collect::<Result<Vec<Server>, String>>()?;
     let ports: Vec<String> = servers.iter().map(|server| server.port.to_string()).collect();
     test.env("SCRUBJAY_PORTS", ports.join(","));
+    let certificate = Certificate::make("native/servers")?;
+    let options = certificate.options();
+    let options: Vec<&str> = options.split(' ').collect();
+    let encrypted = Server::start(program, &folder, "encrypted", &options)?;
+    test.env("SCRUBJAY_TLS_PORT", encrypted.port.to_string())
+        .env("SCRUBJAY_TLS_CA", &certificate.chain);
     let (success, output) = capture(test);
     Ok(Outcome::counted(success, counted_by_php(output)))
 }

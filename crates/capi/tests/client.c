@@ -294,6 +294,41 @@ static void threads(sj_client *client)
     }
 }
 
+/* A server that speaks TLS, if there is one: options of the table are all it takes. */
+static void encrypted(void)
+{
+    const char *port = getenv("SCRUBJAY_TLS_PORT"), *authority = getenv("SCRUBJAY_TLS_CA");
+    if (port == NULL || authority == NULL) {
+        fputs("NOT COVERED: TLS; SCRUBJAY_TLS_PORT and SCRUBJAY_TLS_CA name no server\n", stderr);
+        return;
+    }
+    sj_config *config = sj_config_new();
+    sj_result result;
+    const char *options[][2] = {{"tls", "yes"}, {"tls_ca", authority}, {"tls_name", "localhost"}};
+    CHECK(sj_config_add(config, "127.0.0.1", (uint16_t)atoi(port), 1, &result) == SJ_OK);
+    sj_result_free(&result);
+    for (int i = 0; i < 3; i++) {
+        CHECK(sj_config_set(config, options[i][0], options[i][1], &result) == SJ_OK);
+        sj_result_free(&result);
+    }
+    sj_client *client = sj_client_new(config, &result);
+    CHECK(client != NULL && result.status == SJ_OK);
+    sj_result_free(&result);
+    single_calls(client);
+    batches(client, 1);
+    threads(client);
+    sj_client_free(client);
+    CHECK(sj_config_set(config, "tls_name", "elsewhere", &result) == SJ_OK);
+    sj_result_free(&result);
+    client = sj_client_new(config, &result);
+    sj_result_free(&result);
+    sj_request get = request(SJ_GET, "c:a");
+    CHECK(sj_call(client, &get, NULL, &result) == SJ_ERR_CONNECT && result.len > 0);
+    sj_result_free(&result);
+    sj_client_free(client);
+    sj_config_free(config);
+}
+
 int main(void)
 {
     const char *ports = getenv("SCRUBJAY_PORTS");
@@ -310,6 +345,7 @@ int main(void)
     threads(client);
     servers(client);
     sj_client_free(client);
+    encrypted();
     packing();
     streams(SJ_MSGPACK);
     streams(SJ_PHP_MSGPACK);

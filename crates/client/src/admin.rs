@@ -128,6 +128,7 @@ impl Admin {
             0 => server.host.clone(),
             port => format!("{}:{port}", server.host),
         };
+        let config = &config.of_server(server);
         let stream = open(server, config).map_err(|error| AdminError::Connection {
             server: name.clone(),
             reason: error.to_string(),

@@ -169,6 +169,7 @@ impl Client {
     pub fn call(&self, request: Request<'_>, call: Call<'_>) -> Result<Reply, Error> {
         let patience = self.patience(call);
         let set = self.0.set();
+        set.close_idle(patience.since);
         let index = self.route(&set, &request, call.route);
         let server = set.server(index)?;
         let caller = Caller {
@@ -193,6 +194,7 @@ impl Client {
     pub fn call_all(&self, requests: Vec<Request<'_>>, call: Call<'_>) -> Vec<Result<Reply, Error>> {
         let patience = self.patience(call);
         let set = self.0.set();
+        set.close_idle(patience.since);
         let routes = match self.routes(&set, &requests, call.route) {
             Ok(routes) => routes,
             Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),

@@ -11,6 +11,7 @@ pub use options::{OPTIONS, OptionRow};
 use crate::event::Hook;
 use crate::placement::{PlacementError, Scheme, Server};
 use crate::protocol::{Form, Order};
+use crate::tls::{Tls, TlsError};
 
 /// How the servers are found, reached and given up.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct Config {
     pub connections: usize,
     /// From when on the kernel asks whether a silent connection still stands; `None`: never.
     pub keepalive: Option<Duration>,
+    /// From when on a connection that nobody needs is closed; `None`: never.
+    pub idle: Option<Duration>,
     /// What the servers speak; `None`: asked at the first connection.
     pub form: Option<Form>,
     /// Whether replies come in the order of the requests.
@@ -47,6 +50,8 @@ pub struct Config {
     pub failover: Failover,
     /// User and password, told at the start of each connection.
     pub login: Option<Login>,
+    /// Whether connections are encrypted, and what is believed and shown.
+    pub tls: Tls,
     /// In the order of the servers: in what they differ from all that is said above. Servers beyond its end do not differ.
     pub apart: Vec<Apart>,
     /// What is told of servers that fail and come back, connections and requests.
@@ -54,7 +59,7 @@ pub struct Config {
 }
 
 /// In what one server differs from the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Apart {
     /// It keeps its keys, and is not asked: a request for it is one to a server that is down.
     pub offline: bool,
@@ -62,6 +67,10 @@ pub struct Apart {
     pub timeout: Option<Duration>,
     /// How long it is left alone when it is down.
     pub retry_interval: Option<Duration>,
+    /// Whether its connections are encrypted.
+    pub tls: Option<bool>,
+    /// What its certificate calls it.
+    pub tls_name: Option<String>,
 }
 
 /// What becomes of a request whose server is down.
@@ -109,6 +118,8 @@ impl Config {
             read_timeout: None,
             connections: 1,
             keepalive: Some(Duration::from_secs(60)),
+            // Some load balancers forget a connection without a word after 350 seconds.
+            idle: Some(Duration::from_secs(300)),
             form: None,
             order: Order::Kept,
             value_len_max: 1 << 20,
@@ -117,6 +128,7 @@ impl Config {
             retry_interval_max: Duration::from_millis(1000),
             failover: Failover::Error,
             login: None,
+            tls: Tls::default(),
             apart: Vec::new(),
             on_event: None,
         }
@@ -137,7 +149,7 @@ impl Config {
     }
 
     /// Adds a server from text: what [`parse_server`] takes, and behind it, each after a blank, what is different with it:
-    /// `offline`, `timeout_ms=N`, `retry_interval_ms=N`.
+    /// `offline`, `timeout_ms=N`, `retry_interval_ms=N`, `tls` or `notls`, `tls_name=NAME`.
     ///
     /// # Errors
     /// The text names no server, or says of it what cannot be said.
@@ -149,6 +161,14 @@ impl Config {
             let known = match word.split_once('=') {
                 None if word == "offline" => {
                     apart.offline = true;
+                    true
+                }
+                None if word == "tls" || word == "notls" => {
+                    apart.tls = Some(word == "tls");
+                    true
+                }
+                Some(("tls_name", name)) if !name.is_empty() => {
+                    apart.tls_name = Some(name.to_owned());
                     true
                 }
                 Some(("timeout_ms", text)) => {
@@ -172,9 +192,10 @@ impl Config {
     }
 
     /// The same for one server: with what is different about it.
-    pub(crate) fn of_one(&self, apart: Apart) -> Config {
+    pub(crate) fn of_one(&self, apart: &Apart) -> Config {
         let mut config = self.clone();
-        config.apart = vec![apart];
+        config.apart = vec![apart.clone()];
+        config.tls = self.tls.of_one(apart.tls, apart.tls_name.as_deref());
         if let Some(timeout) = apart.timeout {
             config.connect_timeout = timeout;
             config.read_timeout = Some(timeout);
@@ -183,6 +204,35 @@ impl Config {
             config.retry_interval = interval;
         }
         config
+    }
+
+    /// The same for this server, if it is one of them.
+    pub(crate) fn of_server(&self, server: &Server) -> Config {
+        let is_it = |each: &Server| (&each.host, each.port) == (&server.host, server.port);
+        let index = self.servers.iter().position(is_it);
+        let apart = index.and_then(|index| self.apart.get(index));
+        self.of_one(apart.unwrap_or(&Apart::default()))
+    }
+
+    /// Looks whether all of these could be connected to as far as TLS goes: names, certificates, keys.
+    pub(crate) fn check_tls<'a>(
+        &self,
+        servers: impl Iterator<Item = (&'a Server, &'a Apart)>,
+    ) -> Result<(), ConfigError> {
+        let mut is_used = false;
+        for (server, apart) in servers {
+            let tls = self.tls.of_one(apart.tls, apart.tls_name.as_deref());
+            if tls.is_on() {
+                tls.check(server)?;
+                is_used = true;
+            } else if apart.tls_name.is_some() {
+                return Err(TlsError::Off.into());
+            }
+        }
+        match self.tls.says_something() && !self.tls.is_on() && !is_used {
+            true => Err(TlsError::Off.into()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -252,6 +302,8 @@ pub enum ConfigError {
     Server(String),
     /// What cannot be said of a server.
     Apart(String),
+    /// Connections cannot be encrypted as configured.
+    Tls(TlsError),
 }
 
 impl fmt::Display for ConfigError {
@@ -272,14 +324,22 @@ impl fmt::Display for ConfigError {
             ConfigError::Apart(word) => {
                 write!(
                     f,
-                    "{word:?} cannot be said of a server; give offline, timeout_ms=N or retry_interval_ms=N with N at least 1"
+                    "{word:?} cannot be said of a server; give offline, timeout_ms=N or retry_interval_ms=N with N at least 1, \
+                     tls, notls or tls_name=NAME"
                 )
             }
+            ConfigError::Tls(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for ConfigError {}
+
+impl From<TlsError> for ConfigError {
+    fn from(error: TlsError) -> ConfigError {
+        ConfigError::Tls(error)
+    }
+}
 
 impl From<PlacementError> for ConfigError {
     fn from(error: PlacementError) -> ConfigError {
@@ -328,7 +388,7 @@ mod tests {
     fn what_is_different_with_a_server_stands_behind_it() {
         let mut config = Config::new(vec![Server::new("first", 1)]);
         config
-            .add_server("a:1*3 offline timeout_ms=50 retry_interval_ms=15000")
+            .add_server("a:1*3 offline timeout_ms=50 retry_interval_ms=15000 tls tls_name=cache.example")
             .expect("all is known");
         config.add_server("b").expect("all is known");
         assert_eq!(config.servers[1], Server::new("a", 1).weight(3));
@@ -336,19 +396,29 @@ mod tests {
             offline: true,
             timeout: Some(Duration::from_millis(50)),
             retry_interval: Some(Duration::from_secs(15)),
+            tls: Some(true),
+            tls_name: Some("cache.example".to_owned()),
         };
-        assert_eq!(config.apart, [Apart::default(), apart, Apart::default()]);
-        let of = config.of_one(config.apart[1]);
+        assert_eq!(config.apart, [Apart::default(), apart.clone(), Apart::default()]);
+        let of = config.of_server(&Server::new("a", 1));
+        assert!(of.tls.is_on() && of.tls.settings().name == apart.tls_name && !config.tls.is_on());
         assert_eq!(
             (of.connect_timeout.as_millis(), of.read_timeout),
             (50, apart.timeout)
         );
         assert_eq!((of.retry_interval.as_secs(), of.apart[0].offline), (15, true));
         assert_eq!(
-            config.of_one(Apart::default()).retry_interval,
+            config.of_one(&Apart::default()).retry_interval,
             config.retry_interval
         );
-        for text in ["", "a:1 off", "a:1 timeout_ms=0", "a:1 weight=1", "a:x offline"] {
+        for text in [
+            "",
+            "a:1 off",
+            "a:1 timeout_ms=0",
+            "a:1 weight=1",
+            "a:1 tls_name=",
+            "a:x offline",
+        ] {
             assert!(config.add_server(text).is_err(), "{text}");
         }
         assert_eq!(config.servers.len(), 3, "what is wrong adds nothing");

@@ -3,6 +3,8 @@
 //! `docs/internals/client.md`. It leaves out how connections are made, and which one is used.
 
 mod desk;
+mod encrypted;
+mod idle;
 #[cfg(all(test, shuttle))]
 mod model;
 pub(crate) mod open;
@@ -26,7 +28,7 @@ pub(crate) use desk::Desk;
 pub(crate) use patience::Patience;
 use roles::{Roles, Step};
 pub(crate) use stream::poll;
-use stream::{Quiet, Stream, Wire};
+use stream::{Stream, Wire};
 pub(crate) use watched::Asked;
 
 use crate::protocol::conversation::Replies;
@@ -38,8 +40,6 @@ use crate::standing::Standing;
 const READ_LEN: usize = 64 * 1024;
 /// How often a writer goes on for others although it may have its own reply.
 const WRITES_MAX: usize = 4;
-/// From this age on an idle connection is looked at before it is used: the server may have closed it.
-const IDLE_LOOK: Duration = Duration::from_millis(10);
 /// A connection on which nothing has come for so long although something is outstanding is used no more after a time-out: its
 /// peer may be gone without a word, and a new one would tell.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
@@ -499,23 +499,6 @@ impl<W: Wire> Connection<W> {
         drop(state);
         wake(woken);
         self.lock()
-    }
-
-    /// A connection that nobody has used for a while may have been closed, and what has come on it was not asked for.
-    fn look_at_idle(&self, state: &mut State, now: Instant) {
-        if state.conversation.outstanding() > 0 {
-            return;
-        }
-        let idle = now.saturating_duration_since(state.heard) > IDLE_LOOK;
-        // What comes from here on is waited for.
-        state.heard = now;
-        if idle && state.roles.try_read() {
-            if self.stream.is_quiet() == Quiet::No {
-                state.conversation.end(&mut Vec::new());
-                self.retire_if_wanted(state);
-            }
-            state.roles.stop_reading();
-        }
     }
 
     fn refused(&self, refused: Refused) -> Lost {

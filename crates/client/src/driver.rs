@@ -15,6 +15,7 @@ use crate::connection::{Desk, Patience};
 use crate::error::Error;
 use crate::failover::again;
 use crate::gathering::Gathering;
+use crate::idle::Looks;
 use crate::protocol::{Reply, Request};
 use crate::server::Server;
 use entries::Entries;
@@ -106,7 +107,7 @@ impl std::fmt::Debug for Driver {
 
 impl Driver {
     /// Starts the thread.
-    pub(crate) fn start(servers: &[Arc<Server>]) -> io::Result<Driver> {
+    pub(crate) fn start(servers: &[Arc<Server>], looks: Looks) -> io::Result<Driver> {
         let inbox = Arc::<Mutex<Inbox>>::default();
         let (tell, told) = mpsc::channel();
         let (of_thread, servers) = (inbox.clone(), servers.to_vec());
@@ -116,7 +117,7 @@ impl Driver {
                 let desk = Desk::new();
                 // Whoever has started it waits for this.
                 let _ = tell.send(desk.clone());
-                run(&of_thread, &servers, desk);
+                run(&of_thread, &servers, desk, &looks);
             })?;
         let desk = told.recv().map_err(io::Error::other)?;
         let process = std::process::id();
@@ -172,7 +173,7 @@ fn lock(inbox: &Mutex<Inbox>) -> MutexGuard<'_, Inbox> {
     inbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run(inbox: &Mutex<Inbox>, servers: &[Arc<Server>], desk: Arc<Desk>) {
+fn run(inbox: &Mutex<Inbox>, servers: &[Arc<Server>], desk: Arc<Desk>, looks: &Looks) {
     let mut gathering = Gathering::new(servers, desk, false);
     let mut entries = Entries::default();
     loop {
@@ -183,7 +184,8 @@ fn run(inbox: &Mutex<Inbox>, servers: &[Arc<Server>], desk: Arc<Desk>) {
         };
         take_up(tasks, &mut gathering, &mut entries);
         gathering.step(&mut entries);
-        let late = entries.take_late(Instant::now());
+        let now = Instant::now();
+        let late = entries.take_late(now);
         if !late.is_empty() {
             gathering.end(&mut entries, &late);
         }
@@ -191,7 +193,10 @@ fn run(inbox: &Mutex<Inbox>, servers: &[Arc<Server>], desk: Arc<Desk>) {
         if stopped && entries.is_empty() {
             return;
         }
-        gathering.wait(entries.next_deadline());
+        if let Some(idle) = looks.is_time(now) {
+            servers.iter().for_each(|server| server.close_idle(idle, now));
+        }
+        gathering.wait(entries.next_deadline().into_iter().chain(looks.next()).min());
     }
 }
 

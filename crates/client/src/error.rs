@@ -14,7 +14,7 @@ pub enum Error {
     Connect {
         /// Which server.
         server: String,
-        /// Why, in words.
+        /// Why, in words, and what to do.
         reason: String,
     },
     /// The server is held to be down, and is not asked before it is probed again; nothing was sent.
@@ -69,10 +69,7 @@ impl fmt::Display for Error {
         match self {
             Error::Refused(refused) => refused.fmt(f),
             Error::Connect { server, reason } => {
-                write!(
-                    f,
-                    "{server}: no connection: {reason}; check that the server runs and can be reached"
-                )
+                write!(f, "{server}: no connection: {reason}")
             }
             Error::Down {
                 server,

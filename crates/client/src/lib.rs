@@ -10,7 +10,7 @@
 //! - [`placement`]: which server has a key, alike to what other clients of memcached do;
 //! - [`value`]: how values are written as bytes and flags, alike to what other clients do;
 //! - [`udp`]: multi-gets over datagrams, with a window over all servers;
-//! - `tls`, a feature: encrypted connections without their sockets;
+//! - [`tls`], with the feature of this name: encrypted connections;
 //! - [`protocol`]: requests to bytes and bytes to replies, without sockets.
 
 pub mod admin;
@@ -27,6 +27,7 @@ pub mod event;
 mod failover;
 mod gathering;
 mod health;
+mod idle;
 pub mod near;
 pub mod placement;
 pub mod protocol;
@@ -34,7 +35,6 @@ mod server;
 mod set;
 mod standing;
 pub mod statistics;
-#[cfg(feature = "tls")]
 pub mod tls;
 pub mod udp;
 pub mod value;

@@ -224,6 +224,21 @@ impl Server {
         error
     }
 
+    /// Closes connections that have been idle for so long.
+    pub(crate) fn close_idle(&self, idle: Duration, now: Instant) {
+        let mut closed = false;
+        for connection in self.connections.load().iter() {
+            closed |= connection.close_if_idle(idle, now);
+        }
+        if closed {
+            // Held against who puts another one beside them.
+            let _opening = self.opening();
+            let connections = self.connections.load();
+            let left = connections.iter().filter(|each| !each.is_retired()).cloned();
+            self.connections.store(Arc::new(left.collect()));
+        }
+    }
+
     fn opening(&self) -> MutexGuard<'_, Opening> {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }

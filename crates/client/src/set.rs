@@ -3,7 +3,7 @@
 //! was forked begins with one of its own.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::batch;
 use crate::config::{Apart, Config, ConfigError};
@@ -11,6 +11,7 @@ use crate::connection::{Desk, Patience};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::failover::Gutter;
+use crate::idle::Looks;
 use crate::placement::{self, Placement, Servers};
 use crate::protocol::{Reply, Request};
 use crate::server::Server;
@@ -25,6 +26,7 @@ pub(crate) struct Set {
     pub(crate) gutter: Option<Arc<Gutter>>,
     /// Those of the list, then those of the gutter.
     pub(crate) servers: Vec<Arc<Server>>,
+    looks: Looks,
     driver: OnceLock<Arc<Driver>>,
     /// Held by who starts the driver.
     starting: Mutex<()>,
@@ -37,6 +39,10 @@ impl Set {
         let servers = Servers::new(config.servers.clone())?;
         let placement = Arc::new(Placement::new(&servers, &config.scheme)?);
         let list = listed(servers.list(), config);
+        let alike = Apart::default();
+        let of_gutter = gutter.iter().flat_map(|gutter| &gutter.places);
+        let all = list.iter().map(|(server, apart)| (server, apart));
+        config.check_tls(all.chain(of_gutter.map(|server| (server, &alike))))?;
         Ok(Set::of(config, list, placement, gutter, |_| None))
     }
 
@@ -45,6 +51,7 @@ impl Set {
         let servers = Servers::new(config.servers.clone())?;
         let placement = Arc::new(Placement::new(&servers, &config.scheme)?);
         let list = listed(servers.list(), config);
+        config.check_tls(list.iter().map(|(server, apart)| (server, apart)))?;
         let known = |(place, apart): &(placement::Server, Apart)| {
             let is_same = |(old, old_apart): &(placement::Server, Apart)| {
                 (&old.host, old.port, old_apart) == (&place.host, place.port, apart)
@@ -77,9 +84,9 @@ impl Set {
         known: impl Fn(&(placement::Server, Apart)) -> Option<Arc<Server>>,
     ) -> Set {
         let server = |entry: &(placement::Server, Apart)| {
-            known(entry).unwrap_or_else(|| Arc::new(Server::new(&entry.0, &config.of_one(entry.1))))
+            known(entry).unwrap_or_else(|| Arc::new(Server::new(&entry.0, &config.of_one(&entry.1))))
         };
-        let alike = config.of_one(Apart::default());
+        let alike = config.of_one(&Apart::default());
         let of_gutter = gutter.iter().flat_map(|gutter| &gutter.places);
         Set {
             process: std::process::id(),
@@ -89,8 +96,18 @@ impl Set {
             list,
             placement,
             gutter,
+            looks: Looks::new(config.idle, Instant::now()),
             driver: OnceLock::new(),
             starting: Mutex::default(),
+        }
+    }
+
+    /// Closes connections that nobody has needed for long, if it is time to look for such.
+    pub(crate) fn close_idle(&self, now: Instant) {
+        if let Some(idle) = self.looks.is_time(now) {
+            self.servers
+                .iter()
+                .for_each(|server| server.close_idle(idle, now));
         }
     }
 
@@ -149,7 +166,7 @@ impl Set {
         if let Some(driver) = self.driver.get() {
             return Ok(driver);
         }
-        let started = Driver::start(&self.servers).map_err(|error| Error::Connect {
+        let started = Driver::start(&self.servers, self.looks.afresh()).map_err(|error| Error::Connect {
             server: "the client".to_owned(),
             reason: format!("no thread for it: {error}"),
         })?;
@@ -158,7 +175,7 @@ impl Set {
 }
 
 fn listed(servers: &[placement::Server], config: &Config) -> Vec<(placement::Server, Apart)> {
-    let apart = |index: usize| config.apart.get(index).copied().unwrap_or_default();
+    let apart = |index: usize| config.apart.get(index).cloned().unwrap_or_default();
     let servers = servers.iter().cloned().enumerate();
     servers.map(|(index, server)| (server, apart(index))).collect()
 }

@@ -1,180 +1,155 @@
-//! The client's end of TLS, without sockets: plaintext and ciphertext in, ciphertext and plaintext out.
+//! The client's end of TLS: what is believed and shown, and the sessions of one process.
 //!
-//! [`Tls`] is made once, of certificates in PEM form, and opens any number of [`TlsStream`]s; sessions are resumed where the
-//! server allows it. rustls does the rest. Whoever owns the socket sends what [`TlsStream::take_output`] gives, and feeds what
-//! it receives.
+//! [`TlsSettings`] say what encrypted connections need. A [`Tls`] opens any number of [`TlsStream`]s, which have no socket: plaintext
+//! and ciphertext in, ciphertext and plaintext out. rustls does the rest; without the feature `tls` there is none, and nothing
+//! can be opened.
+
+#[cfg(not(feature = "tls"))]
+mod absent;
+#[cfg(feature = "tls")]
+mod files;
+#[cfg(feature = "tls")]
+mod session;
 
 use std::fmt;
-use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls::client::Resumption;
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+#[cfg(not(feature = "tls"))]
+use absent::Made;
+#[cfg(not(feature = "tls"))]
+pub use absent::TlsStream;
+#[cfg(feature = "tls")]
+use files::Made;
+#[cfg(feature = "tls")]
+pub use session::TlsStream;
 
-/// Most servers whose sessions are remembered, to be resumed.
-const SERVERS_MAX: usize = 1024;
+use crate::placement::Server;
 
-/// What encrypted connections need, in PEM form.
-#[derive(Clone)]
+/// What encrypted connections need. Files are in PEM form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// Certificates of the authorities that are believed.
-    pub authorities: Vec<u8>,
-    /// A certificate to show, with its chain, and its key.
-    pub pair: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-impl fmt::Debug for TlsSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TlsSettings(pair: {})", self.pair.is_some())
-    }
+    /// Connections are encrypted.
+    pub on: bool,
+    /// Certificates of the authorities that are believed; `None`: those that the system believes.
+    pub authorities: Option<PathBuf>,
+    /// A certificate to show, with its chain.
+    pub certificate: Option<PathBuf>,
+    /// Its key; `None`: it stands in the same file.
+    pub key: Option<PathBuf>,
+    /// What the server's certificate calls it; `None`: as its host is called.
+    pub name: Option<String>,
+    /// Whoever answers is believed, whatever certificate is shown: anybody on the way can read and change everything.
+    pub accept_any_certificate: bool,
 }
 
 /// Why there is no encrypted connection.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsError {
+    /// Something was said about TLS, which is off.
+    Off,
+    /// This program was built without TLS.
+    Absent,
     /// This cannot be used, for this reason.
-    Unusable(&'static str, String),
+    Unusable(String, String),
     /// A server cannot be called so.
     Name(String),
-    /// The connection is over: one side does not believe the other, or what came is no TLS.
-    Failed(rustls::Error),
+    /// The connection is over: one side does not believe the other, or what came is no TLS. With what to do.
+    Failed(String),
 }
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TlsError::Unusable(what, reason) => write!(f, "{what}: {reason}; give them in PEM form"),
+            TlsError::Off => {
+                f.write_str("there are options of TLS, but tls is no; set it to yes, or leave them out")
+            }
+            TlsError::Absent => f.write_str(
+                "this client was built without TLS; build it with the feature tls, or set tls to no",
+            ),
+            TlsError::Unusable(what, reason) => {
+                write!(f, "{what}: {reason}; give what is needed in PEM form")
+            }
             TlsError::Name(name) => write!(
                 f,
-                "{name:?} can stand in no certificate; give the name or address that stands in the server's"
+                "{name:?} can stand in no certificate; give the name or address that stands in the server's by tls_name, \
+                 or have this server in the clear by notls"
             ),
-            TlsError::Failed(error) => {
-                write!(
-                    f,
-                    "TLS: {error}; check authorities, name and certificates of both sides"
-                )
-            }
+            TlsError::Failed(reason) => write!(f, "TLS: {reason}"),
         }
     }
 }
 
 impl std::error::Error for TlsError {}
 
-impl From<rustls::Error> for TlsError {
-    fn from(error: rustls::Error) -> TlsError {
-        TlsError::Failed(error)
-    }
+/// Opens encrypted connections, or says that there are to be none. A clone shares the remembered sessions.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    settings: TlsSettings,
+    made: Arc<Made>,
 }
 
-/// Opens encrypted connections. A clone shares the remembered sessions.
-#[derive(Clone, Debug)]
-pub struct Tls(Arc<ClientConfig>);
-
 impl Tls {
-    /// Prepares everything.
+    /// Prepares nothing yet.
+    pub fn new(settings: TlsSettings) -> Tls {
+        Tls {
+            settings,
+            made: Arc::default(),
+        }
+    }
+
+    /// What it was made from.
+    pub fn settings(&self) -> &TlsSettings {
+        &self.settings
+    }
+
+    /// The same settings but for what `change` does; nothing that was read is kept.
+    pub(crate) fn changed(&self, change: impl FnOnce(&mut TlsSettings)) -> Tls {
+        let mut settings = self.settings.clone();
+        change(&mut settings);
+        Tls::new(settings)
+    }
+
+    /// The same for a server that differs from others.
+    pub(crate) fn of_one(&self, on: Option<bool>, name: Option<&str>) -> Tls {
+        let mut tls = self.clone();
+        tls.settings.on = on.unwrap_or(tls.settings.on);
+        tls.settings.name = name.map(str::to_owned).or(tls.settings.name);
+        tls
+    }
+
+    /// Whether connections are encrypted.
+    pub fn is_on(&self) -> bool {
+        self.settings.on
+    }
+
+    /// Whether anything but the defaults was said.
+    pub(crate) fn says_something(&self) -> bool {
+        self.settings != TlsSettings::default()
+    }
+
+    /// Looks whether connections to this server could be opened.
     ///
     /// # Errors
-    /// [`TlsError::Unusable`]: a certificate or key cannot be read, or they are no pair.
-    pub fn new(settings: &TlsSettings) -> Result<Tls, TlsError> {
-        const AUTHORITIES: &str = "the authorities' certificates";
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(AUTHORITIES, &settings.authorities)? {
-            let added = roots.add(certificate);
-            added.map_err(|error| TlsError::Unusable(AUTHORITIES, error.to_string()))?;
-        }
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
-        let mut config = match &settings.pair {
-            None => builder.with_no_client_auth(),
-            Some((chain, key)) => {
-                const PAIR: &str = "the client's certificate and key";
-                let unusable = |error: String| TlsError::Unusable(PAIR, error);
-                let chain = certificates(PAIR, chain)?;
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable(error.to_string()))?;
-                let built = builder.with_client_auth_cert(chain, key);
-                built.map_err(|error| unusable(error.to_string()))?
-            }
-        };
-        config.resumption = Resumption::in_memory_sessions(SERVERS_MAX);
-        Ok(Tls(Arc::new(config)))
+    /// As [`Tls::open`].
+    pub(crate) fn check(&self, server: &Server) -> Result<(), TlsError> {
+        self.made.check(&self.settings, self.name_of(server))
     }
 
     /// Begins a connection to the server that its certificate calls `name`, a host's name or address.
     ///
     /// # Errors
-    /// [`TlsError::Name`], or no keys can be made.
+    /// A file cannot be used, the name is none, or no keys can be made.
     pub fn open(&self, name: &str) -> Result<TlsStream, TlsError> {
-        let server = ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name(name.to_owned()))?;
-        let mut rustls = ClientConnection::new(Arc::clone(&self.0), server)?;
-        // What the caller gives is taken whole; it bounds what it gives.
-        rustls.set_buffer_limit(None);
-        Ok(TlsStream { rustls, ended: false })
-    }
-}
-
-fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let read = read.map_err(|error| TlsError::Unusable(what, error.to_string()))?;
-    if read.is_empty() {
-        return Err(TlsError::Unusable(what, "there is none".to_owned()));
-    }
-    Ok(read)
-}
-
-/// One encrypted connection. The handshake is made with the first bytes.
-#[derive(Debug)]
-pub struct TlsStream {
-    rustls: ClientConnection,
-    ended: bool,
-}
-
-impl TlsStream {
-    /// Takes plaintext, all of it; it is encrypted when the handshake is over.
-    pub fn write(&mut self, plaintext: &[u8]) {
-        let written = self.rustls.writer().write_all(plaintext);
-        written.expect("its buffer has no limit, and we end no connection");
+        self.made.open(&self.settings, name)
     }
 
-    /// Appends what is to be sent. While the handshake goes on, there is something each time that bytes were fed.
-    pub fn take_output(&mut self, ciphertext: &mut Vec<u8>) {
-        while self.rustls.wants_write() {
-            let written = self.rustls.write_tls(ciphertext);
-            written.expect("a vector takes everything");
-        }
+    /// Begins a connection to this server.
+    pub(crate) fn open_to(&self, server: &Server) -> Result<TlsStream, TlsError> {
+        self.open(self.name_of(server))
     }
 
-    /// Takes received bytes, cut anywhere, and appends what they say.
-    ///
-    /// # Errors
-    /// [`TlsError::Failed`]. What there is to send, an alert, is to be sent all the same.
-    pub fn feed(&mut self, mut ciphertext: &[u8], plaintext: &mut Vec<u8>) -> Result<(), TlsError> {
-        while !ciphertext.is_empty() && !self.ended {
-            let full = |error: std::io::Error| rustls::Error::General(error.to_string());
-            self.rustls.read_tls(&mut ciphertext).map_err(full)?;
-            let state = self.rustls.process_new_packets()?;
-            let start = plaintext.len();
-            plaintext.resize(start + state.plaintext_bytes_to_read(), 0);
-            if start < plaintext.len() {
-                let taken = self.rustls.reader().read_exact(&mut plaintext[start..]);
-                taken.expect("rustls has so many");
-            }
-            self.ended |= state.peer_has_closed();
-        }
-        Ok(())
-    }
-
-    /// Whether the server has said that nothing follows. A connection that ends without it was cut.
-    pub fn is_ended(&self) -> bool {
-        self.ended
-    }
-
-    /// Whether the server has proved who it is.
-    pub fn is_established(&self) -> bool {
-        !self.rustls.is_handshaking()
+    fn name_of<'a>(&'a self, server: &'a Server) -> &'a str {
+        self.settings.name.as_deref().unwrap_or(&server.host)
     }
 }

@@ -111,6 +111,8 @@ pub enum OpenError {
     },
     /// There is no socket.
     Socket(io::Error),
+    /// Connections to this server are encrypted, and datagrams would not be.
+    Encrypted(String),
 }
 
 impl fmt::Display for OpenError {
@@ -129,6 +131,11 @@ impl fmt::Display for OpenError {
             OpenError::Resolve { server, reason } => {
                 write!(f, "{server}: {reason}; give a host that has an address")
             }
+            OpenError::Encrypted(server) => write!(
+                f,
+                "{server} is to be spoken to by TLS, and datagrams are in the clear; ask it over its connection, by Client, \
+                 or give None in place of its address"
+            ),
             OpenError::Socket(reason) => {
                 write!(
                     f,
@@ -198,6 +205,11 @@ impl Reader {
                 servers: config.servers.len(),
                 addresses: addresses.len(),
             });
+        }
+        for (server, _) in (config.servers.iter().zip(&addresses)).filter(|(_, address)| address.is_some()) {
+            if config.of_server(server).tls.is_on() {
+                return Err(OpenError::Encrypted(server.host.clone()));
+            }
         }
         let addresses = of_one_family(addresses);
         let socket = open(&addresses, options.receive_buffer).map_err(OpenError::Socket)?;

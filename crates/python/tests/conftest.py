@@ -73,6 +73,26 @@ def memcached_server() -> Iterator[Server]:
     server.stop()
 
 
+class Encrypted:
+    """A server that speaks TLS, and the file of the certificate that vouches for it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.authority, key = str(folder / "chain.pem"), str(folder / "key.pem")
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+        command += ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"]
+        subprocess.run([*command, "-keyout", key, "-out", self.authority], check=True, stderr=subprocess.DEVNULL)
+        self.server = Server(_scrubjay(), "-Z", "-o", f"ssl_chain_cert={self.authority},ssl_key={key}")
+
+
+@pytest.fixture(scope="session")
+def encrypted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate")
+    encrypted = Encrypted(tmp_path_factory.mktemp("tls"))
+    yield encrypted
+    encrypted.server.stop()
+
+
 @pytest.fixture(scope="session", params=["scrubjay", "memcached"])
 def server(request: pytest.FixtureRequest) -> Server:
     """Each of them."""

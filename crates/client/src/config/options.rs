@@ -2,10 +2,12 @@
 //! the hook) is set in [`Config`] itself.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Config, Failover, Login, parse_server};
 use crate::protocol::{Form, Order};
+use crate::tls::TlsSettings;
 
 /// An option, as all bindings have it.
 pub struct OptionRow {
@@ -91,6 +93,13 @@ pub static OPTIONS: &[OptionRow] = &[
         help: "When a connection has been silent for so long, the kernel asks whether it still stands. TCP_NODELAY is always on.",
         set: |config, text| put(&mut config.keepalive, none_or(text, secs)),
         show: |config| show_or_none(config.keepalive, |time| time.as_secs().to_string()),
+    },
+    OptionRow {
+        name: "idle_secs",
+        wanted: "seconds, at least 1, or none",
+        help: "When nothing was asked over a connection for so long, it is closed; the next request makes another one.",
+        set: |config, text| put(&mut config.idle, none_or(text, secs)),
+        show: |config| show_or_none(config.idle, |time| time.as_secs().to_string()),
     },
     OptionRow {
         name: "form",
@@ -192,7 +201,96 @@ pub static OPTIONS: &[OptionRow] = &[
         },
         show: |config| show_or_none(config.login.as_ref(), |login| format!("{}:...", login.user)),
     },
+    OptionRow {
+        name: "tls",
+        wanted: "yes or no",
+        help: "Connections are encrypted, and the server has to prove who it is; docs/client/tls.md.",
+        set: |config, text| put_tls(config, yes_or_no(text), |tls, on| tls.on = on),
+        show: |config| show_truth(config.tls.settings().on),
+    },
+    OptionRow {
+        name: "tls_ca",
+        wanted: "a file in PEM form, or system",
+        help: "Which authorities are believed: those of this file, or those that the system believes.",
+        set: |config, text| {
+            put_tls(config, file_unless(text, "system"), |tls, file| {
+                tls.authorities = file
+            })
+        },
+        show: |config| show_file(config.tls.settings().authorities.as_deref(), "system"),
+    },
+    OptionRow {
+        name: "tls_cert",
+        wanted: "a file in PEM form, or none",
+        help: "A certificate to show, with its chain, to servers that demand one.",
+        set: |config, text| {
+            put_tls(config, file_unless(text, "none"), |tls, file| {
+                tls.certificate = file
+            })
+        },
+        show: |config| show_file(config.tls.settings().certificate.as_deref(), "none"),
+    },
+    OptionRow {
+        name: "tls_key",
+        wanted: "a file in PEM form, or none",
+        help: "The key of this certificate; none: it stands in the same file.",
+        set: |config, text| put_tls(config, file_unless(text, "none"), |tls, file| tls.key = file),
+        show: |config| show_file(config.tls.settings().key.as_deref(), "none"),
+    },
+    OptionRow {
+        name: "tls_name",
+        wanted: "a host's name or address, or none",
+        help: "What the servers' certificates call them; none: each as its host is called here.",
+        set: |config, text| {
+            let name = none_or(text, |text| Some(text.to_owned()).filter(|name| !name.is_empty()));
+            put_tls(config, name, |tls, name| tls.name = name)
+        },
+        show: |config| show_or_none(config.tls.settings().name.clone(), |name| name),
+    },
+    OptionRow {
+        name: "tls_accept_any_certificate",
+        wanted: "yes or no",
+        help: "Whoever answers is believed: anybody on the way can read and change everything. For trials only.",
+        set: |config, text| {
+            put_tls(config, yes_or_no(text), |tls, any| {
+                tls.accept_any_certificate = any
+            })
+        },
+        show: |config| show_truth(config.tls.settings().accept_any_certificate),
+    },
 ];
+
+/// Other settings make other sessions.
+fn put_tls<T>(config: &mut Config, value: Option<T>, put: impl FnOnce(&mut TlsSettings, T)) -> Option<()> {
+    let value = value?;
+    config.tls = config.tls.changed(|settings| put(settings, value));
+    Some(())
+}
+
+/// Truth, also as other languages write it as text.
+fn yes_or_no(text: &str) -> Option<bool> {
+    match text {
+        "yes" | "true" | "True" | "1" => Some(true),
+        "no" | "false" | "False" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn show_truth(truth: bool) -> String {
+    if truth { "yes" } else { "no" }.to_owned()
+}
+
+fn file_unless(text: &str, without: &str) -> Option<Option<PathBuf>> {
+    match text {
+        "" => None,
+        text if text == without => Some(None),
+        path => Some(Some(path.into())),
+    }
+}
+
+fn show_file(file: Option<&Path>, without: &str) -> String {
+    file.map_or_else(|| without.to_owned(), |file| file.display().to_string())
+}
 
 fn put<T>(place: &mut T, value: Option<T>) -> Option<()> {
     *place = value?;
@@ -283,10 +381,17 @@ mod tests {
             ("timeout_ms", &["1", "50"]),
             ("read_timeout_ms", &["none", "20"]),
             ("keepalive_secs", &["none", "5"]),
+            ("idle_secs", &["none", "60"]),
             ("form", &["auto", "meta", "classic"]),
             ("order", &["kept", "free"]),
             ("failure_limit", &["1", "16383"]),
             ("retry_interval_max_ms", &["60000"]),
+            ("tls", &["no", "yes"]),
+            ("tls_ca", &["system", "/etc/ca.pem"]),
+            ("tls_cert", &["none", "client.pem"]),
+            ("tls_key", &["none", "key.pem"]),
+            ("tls_name", &["none", "cache.example"]),
+            ("tls_accept_any_certificate", &["no", "yes"]),
             (
                 "failover",
                 &["error", "miss", "next:3", "gutter:a:1;[::1]:2*3;/run/s/60"],
@@ -319,6 +424,10 @@ mod tests {
             ("order", "any"),
             ("connections", "1025"),
             ("keepalive_secs", "0"),
+            ("idle_secs", "0"),
+            ("tls", "maybe"),
+            ("tls_ca", ""),
+            ("tls_name", ""),
         ] {
             assert!(config.set(name, text).is_err(), "{name} {text}");
         }

@@ -16,6 +16,11 @@ const ANSWER_LEN: usize = 512;
 /// A login's answer is one line.
 const LINE_LEN_MAX: usize = 2048;
 
+/// How the answer of a server begins that expects TLS and was asked in the clear.
+const TLS_ALERT: &[u8] = b"\x15\x03";
+/// What to do if there is no connection at all.
+const REACH: &str = "check that the server runs and can be reached";
+
 /// A connection that is not in use yet.
 struct Fresh<'a> {
     stream: Stream,
@@ -36,7 +41,14 @@ pub(crate) fn open(
     let start = Instant::now();
     let mut fresh = Fresh::connect_and_log_in(place, config, patience)?;
     let form = match config.form.or(known) {
-        Some(form) => form,
+        Some(form) => {
+            // With TLS 1.3 a server looks at our certificate when for us the handshake is over; a login would tell.
+            if form == Form::Meta && config.tls.is_on() && config.login.is_none() {
+                let answer = fresh.ask()?;
+                answer.ok_or("the server ended the connection after the handshake; see its log")?;
+            }
+            form
+        }
         None => match fresh.probe()? {
             Some(form) => form,
             None => {
@@ -82,8 +94,10 @@ fn first_ticket() -> u64 {
 impl Fresh<'_> {
     fn connect<'a>(place: &Server, config: &Config, patience: &'a Patience) -> Result<Fresh<'a>, String> {
         let stream = Stream::connect(place, patience, config).map_err(|error| match error.kind() {
-            ErrorKind::TimedOut => format!("no answer in {} ms", patience.total().as_millis()),
-            _ => error.to_string(),
+            ErrorKind::TimedOut => format!("no answer in {} ms; {REACH}", patience.total().as_millis()),
+            // What TLS says says what to do.
+            ErrorKind::Other => error.to_string(),
+            _ => format!("{error}; {REACH}"),
         })?;
         Ok(Fresh { stream, patience })
     }
@@ -141,6 +155,11 @@ impl Fresh<'_> {
                 0 => return Ok(None),
                 len => len,
             };
+            if buffer.starts_with(TLS_ALERT) {
+                return Err(
+                    "the server speaks TLS on this port; set tls to yes, or give another port".to_owned(),
+                );
+            }
             if let Some(found) = probe.feed(&buffer[..len]).map_err(|broken| broken.to_string())? {
                 return Ok(Some(found));
             }

@@ -1,4 +1,4 @@
-//! A connected socket. It is written to without waiting, and read from with or without.
+//! A connected socket, encrypted or in the clear. It is written to without waiting, and read from with or without.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -14,6 +14,7 @@ use rustix::net::{
     SocketType,
 };
 
+use super::encrypted::Encrypted;
 use super::{Desk, Patience};
 use crate::config::Config;
 use crate::placement::Server;
@@ -33,17 +34,23 @@ pub(crate) trait Wire {
     fn receive(&self, buffer: &mut [u8], patience: &Patience) -> Result<usize>;
     /// Reads what is there.
     fn receive_now(&self, buffer: &mut [u8]) -> Result<usize>;
-    /// Whether nothing has come, without taking it.
+    /// Whether nothing has come; what has may be lost. The reader asks it.
     fn is_quiet(&self) -> Quiet;
     /// Waits until something can be written, or read if that is to be waited for, too, or the desk is called. Gives
     /// whether there is something to read.
     fn wait(&self, reading: bool, desk: &Desk, patience: &Patience) -> bool;
 }
 
-/// A connected socket.
+/// A connected socket, and the encryption of what goes over it.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    socket: OwnedFd,
+    socket: Socket,
+    encrypted: Option<Box<Encrypted>>,
+}
+
+#[derive(Debug)]
+struct Socket {
+    fd: OwnedFd,
     /// Whose it is: a child that has inherited it must not end it.
     process: u32,
     /// How long the system lets a read wait by itself.
@@ -60,11 +67,31 @@ pub(crate) enum Quiet {
 }
 
 impl Stream {
-    /// Connects to one of the addresses of a name, or to a path. All of it within the patience, but for the look-up of the
-    /// name, which the system bounds.
+    /// Connects to one of the addresses of a name, or to a path, with the handshake if it is to be encrypted. All of it within
+    /// the patience, but for the look-up of the name, which the system bounds.
     pub(crate) fn connect(place: &Server, patience: &Patience, config: &Config) -> Result<Stream> {
+        let socket = Socket::connect(place, patience, config)?;
+        let encrypted = match config.tls.is_on() {
+            false => None,
+            true => {
+                let tls = config.tls.open_to(place).map_err(Error::other)?;
+                let (put, take) = (
+                    |bytes: &[u8]| socket.put(bytes),
+                    |room: &mut [u8]| socket.take(room),
+                );
+                Some(Box::new(Encrypted::begin(
+                    &socket.fd, tls, patience, &put, &take,
+                )?))
+            }
+        };
+        Ok(Stream { socket, encrypted })
+    }
+}
+
+impl Socket {
+    fn connect(place: &Server, patience: &Patience, config: &Config) -> Result<Socket> {
         let read_timeout = config.read_timeout.unwrap_or(config.timeout);
-        let socket = if place.host.starts_with('/') {
+        let fd = if place.host.starts_with('/') {
             let stream = connect_unix(&place.host, patience)?;
             stream.set_read_timeout(Some(read_timeout))?;
             OwnedFd::from(stream)
@@ -79,25 +106,28 @@ impl Stream {
             }
             OwnedFd::from(stream)
         };
-        Ok(Stream {
-            socket,
+        Ok(Socket {
+            fd,
             process: std::process::id(),
             read_timeout,
         })
     }
-}
 
-impl Wire for Stream {
-    fn send(&self, output: &Output) -> Result<usize> {
-        let mut slices = output.slices();
+    /// Writes what the system takes.
+    fn put(&self, bytes: &[u8]) -> Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        Ok(rustix::io::retry_on_intr(|| {
+            rustix::net::send(&self.fd, bytes, flags)
+        })?)
+    }
+
+    fn put_all(&self, output: &Output) -> Result<usize> {
+        let mut slices = output.slices();
         let (Some(first), second) = (slices.next(), slices.next()) else {
             return Ok(0);
         };
         let Some(second) = second else {
-            return Ok(rustix::io::retry_on_intr(|| {
-                rustix::net::send(&self.socket, first, flags)
-            })?);
+            return self.put(first);
         };
         let mut pieces = [IoSlice::new(&[]); SLICES_MAX];
         let mut count = 0;
@@ -105,38 +135,74 @@ impl Wire for Stream {
             pieces[count] = IoSlice::new(slice);
             count += 1;
         }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         Ok(rustix::io::retry_on_intr(|| {
             let mut nothing = SendAncillaryBuffer::default();
-            rustix::net::sendmsg(&self.socket, &pieces[..count], &mut nothing, flags)
+            rustix::net::sendmsg(&self.fd, &pieces[..count], &mut nothing, flags)
         })?)
     }
 
-    fn receive(&self, buffer: &mut [u8], patience: &Patience) -> Result<usize> {
+    /// Reads what is there, waiting for it as long as the patience lasts.
+    fn take_within(&self, buffer: &mut [u8], patience: &Patience) -> Result<usize> {
         let left = patience.left();
         if left + SLACK >= self.read_timeout {
-            let (len, _) = rustix::net::recv(&self.socket, buffer, RecvFlags::empty()).or_else(again)?;
+            let (len, _) = rustix::net::recv(&self.fd, buffer, RecvFlags::empty()).or_else(again)?;
             return Ok(len);
         }
-        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         poll(&mut fds, Some(left))?;
         if fds[0].revents().is_empty() {
             return Err(ErrorKind::WouldBlock.into());
         }
-        self.receive_now(buffer)
+        self.take(buffer)
+    }
+
+    /// Reads what is there.
+    fn take(&self, buffer: &mut [u8]) -> Result<usize> {
+        let (len, _) = rustix::net::recv(&self.fd, buffer, RecvFlags::DONTWAIT).or_else(again)?;
+        Ok(len)
+    }
+}
+
+impl Wire for Stream {
+    fn send(&self, output: &Output) -> Result<usize> {
+        match &self.encrypted {
+            None => self.socket.put_all(output),
+            Some(encrypted) => encrypted.send(output, &|bytes| self.socket.put(bytes)),
+        }
+    }
+
+    fn receive(&self, buffer: &mut [u8], patience: &Patience) -> Result<usize> {
+        let take = |room: &mut [u8]| self.socket.take_within(room, patience);
+        match &self.encrypted {
+            None => take(buffer),
+            Some(encrypted) => encrypted.receive(buffer, &|bytes| self.socket.put(bytes), &take),
+        }
     }
 
     fn receive_now(&self, buffer: &mut [u8]) -> Result<usize> {
-        let (len, _) = rustix::net::recv(&self.socket, buffer, RecvFlags::DONTWAIT).or_else(again)?;
-        Ok(len)
+        let take = |room: &mut [u8]| self.socket.take(room);
+        match &self.encrypted {
+            None => take(buffer),
+            Some(encrypted) => encrypted.receive(buffer, &|bytes| self.socket.put(bytes), &take),
+        }
     }
 
     fn is_quiet(&self) -> Quiet {
+        if self.encrypted.is_some() {
+            // There may be what TLS has to say, and nobody asks for.
+            return match self.receive_now(&mut [0]) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Quiet::Yes,
+                _ => Quiet::No,
+            };
+        }
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        match rustix::net::recv(&self.socket, &mut [0u8; 1], flags) {
+        match rustix::net::recv(&self.socket.fd, &mut [0u8; 1], flags) {
             Err(Errno::AGAIN | Errno::INTR) => Quiet::Yes,
             _ => Quiet::No,
         }
     }
+
     fn wait(&self, reading: bool, desk: &Desk, patience: &Patience) -> bool {
         if !desk.start_polling() {
             return false;
@@ -147,7 +213,7 @@ impl Wire for Stream {
             PollFlags::empty()
         };
         let bell = desk.bell();
-        let mut fds = vec![PollFd::new(&self.socket, PollFlags::OUT | input)];
+        let mut fds = vec![PollFd::new(&self.socket.fd, PollFlags::OUT | input)];
         fds.extend(bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
         // If it cannot wait, the caller tries again until the time is up.
         let _ = poll(&mut fds, Some(patience.left()));
@@ -160,15 +226,18 @@ impl Wire for Stream {
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket.fd.as_fd()
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         // A child that still has the socket open would keep the connection; and a child must not end its parent's.
-        if self.process == std::process::id() {
-            let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        if self.socket.process == std::process::id() {
+            if let Some(encrypted) = &self.encrypted {
+                encrypted.close(&|bytes| self.socket.put(bytes));
+            }
+            let _ = rustix::net::shutdown(&self.socket.fd, Shutdown::Both);
         }
     }
 }

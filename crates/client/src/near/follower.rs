@@ -4,14 +4,13 @@
 //! that live no longer than that takes.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use scrubjay_base::time::Now;
@@ -20,7 +19,10 @@ use super::copies::{Copies, add};
 use super::stream::{Event, KNOWN_FOR_NANOS, Lost, Stream};
 use super::{Clock, NearError};
 use crate::config::Config;
+use crate::connection::Patience;
+use crate::connection::stream::{Stream as Socket, Wire};
 use crate::placement::{Server, ServerIndex};
+use crate::protocol::Output;
 
 /// Bytes that are read at once.
 const READ_LEN: usize = 64 << 10;
@@ -139,11 +141,6 @@ enum Link {
     Up(Socket, Box<Stream>),
 }
 
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
 /// A connection that was made, or not.
 type Made = (usize, std::io::Result<Socket>);
 
@@ -185,7 +182,7 @@ impl Work {
             Link::Up(socket, stream) => match stream.ping(now) {
                 Ok(None) => {}
                 Ok(Some(ping)) => {
-                    if let Err(error) = socket.send(&ping) {
+                    if let Err(error) = send(socket, ping) {
                         self.lose(server, &error.to_string());
                     }
                 }
@@ -227,11 +224,12 @@ impl Work {
 
     fn connect(&mut self, server: usize) {
         let place = self.config.servers[server].clone();
-        let (within, made) = (self.config.connect_timeout, self.made.0.clone());
+        let (config, made) = (self.config.of_server(&place), self.made.0.clone());
         let bell = self.bell.try_clone();
         let connect = move || {
+            let patience = Patience::new(Instant::now(), config.connect_timeout);
             // Whoever waits for it may have ended.
-            let _ = made.send((server, Socket::connect(&place, within)));
+            let _ = made.send((server, Socket::connect(&place, &patience, &config)));
             bell.iter().for_each(ring);
         };
         self.links[server] = Link::Connecting;
@@ -243,7 +241,7 @@ impl Work {
 
     fn begin(&mut self, server: usize, made: std::io::Result<Socket>) {
         let (stream, request) = Stream::begin(self.config.login.as_ref(), self.clock.now());
-        let sent = made.and_then(|mut socket| socket.send(&request).map(|()| socket));
+        let sent = made.and_then(|socket| send(&socket, request).map(|()| socket));
         match sent {
             Ok(socket) => self.links[server] = Link::Up(socket, Box::new(stream)),
             Err(error) => self.lose(server, &format!("no connection: {error}")),
@@ -255,11 +253,10 @@ impl Work {
             let Link::Up(socket, stream) = &mut self.links[server] else {
                 return;
             };
-            let len = match socket.read(&mut self.buffer) {
+            let len = match socket.receive_now(&mut self.buffer) {
                 Ok(0) => return self.lose(server, "the server has closed the connection"),
                 Ok(len) => len,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return self.lose(server, &error.to_string()),
             };
             let source = ServerIndex::new(server as u32);
@@ -309,49 +306,11 @@ impl Work {
     }
 }
 
-impl Socket {
-    /// Connects; the socket does not block any more.
-    fn connect(place: &Server, within: Duration) -> std::io::Result<Socket> {
-        if place.host.starts_with('/') {
-            let stream = UnixStream::connect(&place.host)?;
-            stream.set_nonblocking(true)?;
-            return Ok(Socket::Unix(stream));
-        }
-        let mut last = ErrorKind::NotFound.into();
-        for address in (place.host.as_str(), place.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, within) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_nonblocking(true)?;
-                    return Ok(Socket::Tcp(stream));
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+/// Sends some bytes at once. A server that has no room for them is as good as gone.
+fn send(socket: &Socket, bytes: Vec<u8>) -> std::io::Result<()> {
+    let mut output = Output::from(bytes);
+    while !output.is_empty() {
+        output.advance(socket.send(&output)?);
     }
-
-    /// Sends some bytes at once. A server that has no room for them is as good as gone.
-    fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        match self {
-            Socket::Tcp(stream) => stream.write_all(bytes),
-            Socket::Unix(stream) => stream.write_all(bytes),
-        }
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.read(buffer),
-            Socket::Unix(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
-        }
-    }
+    Ok(())
 }

@@ -201,6 +201,7 @@ fn data(output: &mut Output, value: Cow<'_, [u8]>) {
         value => output.buffer().extend_from_slice(&value),
     }
     output.buffer().extend_from_slice(b"\r\n");
+    output.end_value();
 }
 
 fn word(out: &mut Vec<u8>, word: &[u8]) {

@@ -12,13 +12,17 @@ pub struct Output {
     pieces: VecDeque<Vec<u8>>,
     /// Bytes of the first piece that have gone.
     sent: usize,
+    /// Pieces that have gone.
+    gone: usize,
+    /// Where values end: which piece since the beginning, and how many bytes of it.
+    ends: VecDeque<(usize, usize)>,
 }
 
 impl From<Vec<u8>> for Output {
     fn from(bytes: Vec<u8>) -> Output {
         Output {
             pieces: VecDeque::from([bytes]),
-            sent: 0,
+            ..Output::default()
         }
     }
 }
@@ -44,6 +48,19 @@ impl Output {
             .filter(|slice| !slice.is_empty())
     }
 
+    /// After how many of the bytes that are left each value ends that a request has.
+    pub fn ends(&self) -> impl Iterator<Item = usize> {
+        let (mut before, mut piece) = (0, self.gone);
+        let ends = self.ends.iter().map(move |(of, at)| {
+            while piece < *of {
+                before += self.pieces[piece - self.gone].len();
+                piece += 1;
+            }
+            (before + at).saturating_sub(self.sent)
+        });
+        ends.filter(|end| *end > 0)
+    }
+
     /// So many bytes have gone.
     ///
     /// # Panics
@@ -55,6 +72,10 @@ impl Output {
         {
             left -= front.len();
             self.pieces.pop_front();
+            self.gone += 1;
+        }
+        while self.ends.front().is_some_and(|(piece, _)| *piece < self.gone) {
+            self.ends.pop_front();
         }
         assert!(
             left == 0 || !self.pieces.is_empty(),
@@ -69,6 +90,13 @@ impl Output {
             self.pieces.push_back(Vec::new());
         }
         self.pieces.back_mut().expect("there is one now")
+    }
+
+    /// What was appended last is a value.
+    pub(super) fn end_value(&mut self) {
+        let last = self.pieces.back().map_or(0, Vec::len);
+        self.ends
+            .push_back((self.gone + self.pieces.len().saturating_sub(1), last));
     }
 
     /// Appends a large value without copying it.
@@ -91,6 +119,9 @@ mod tests {
             let address = value.as_ptr();
             output.push_piece(value);
             output.buffer().extend_from_slice(b"\r\n");
+            output.end_value();
+            output.buffer().extend_from_slice(b"next");
+            output.end_value();
             assert_eq!(
                 output.slices().nth(1).map(<[u8]>::as_ptr),
                 Some(address),
@@ -100,10 +131,15 @@ mod tests {
             while !output.is_empty() {
                 let all: Vec<u8> = output.slices().flatten().copied().collect();
                 let len = portion.min(all.len());
+                let left = |end: usize| end.checked_sub(gone.len()).filter(|left| *left > 0);
+                assert!(
+                    output.ends().eq([12, 16].into_iter().filter_map(left)),
+                    "{portion}"
+                );
                 gone.extend_from_slice(&all[..len]);
                 output.advance(len);
             }
-            assert_eq!(gone, b"head value\r\n", "{portion}");
+            assert_eq!(gone, b"head value\r\nnext", "{portion}");
         }
     }
 }

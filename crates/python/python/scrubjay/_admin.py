@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from typing import Any, Callable, Optional, Union
+import ssl
+from typing import Any, Callable, Mapping, Optional, Union
 
 from scrubjay.exceptions import (
     MemcacheClientError,
@@ -19,6 +20,8 @@ from scrubjay.exceptions import (
 TIMEOUT_SECS = 10.0
 #: Most bytes that an answer may have.
 ANSWER_MAX = 64 << 20
+#: How the core's options say yes.
+_TRUE = ("yes", "true", "True", "1")
 
 
 def _truth(text: bytes) -> bool:
@@ -48,10 +51,12 @@ _KINDS: dict[bytes, Callable[[bytes], Any]] = {
 class Admin:
     """The first of the servers."""
 
-    def __init__(self, servers: list[str], timeout: Optional[float], login: Optional[str]) -> None:
+    def __init__(self, servers: list[str], timeout: Optional[float], options: Mapping[str, str]) -> None:
         self._server = servers[0].partition("*")[0]
         self._timeout = timeout or TIMEOUT_SECS
-        self._login = login
+        login = options.get("login", "none")
+        self._login = None if login == "none" else login
+        self._options = options
 
     def stats(self, *args: Union[str, bytes]) -> dict[bytes, Any]:
         words = [arg if isinstance(arg, bytes) else arg.encode() for arg in args]
@@ -102,10 +107,25 @@ class Admin:
                 connection = socket.socket(socket.AF_UNIX)
                 connection.settimeout(self._timeout)
                 connection.connect(self._server)
-                return connection
-            return socket.create_connection(_host_and_port(self._server), self._timeout)
+                return self._encrypted(connection, self._server)
+            host, port = _host_and_port(self._server)
+            return self._encrypted(socket.create_connection((host, port), self._timeout), host)
         except OSError as error:
             raise MemcacheConnectError(f"{self._server}: no connection: {error}; check that the server runs") from error
+
+    def _encrypted(self, connection: socket.socket, host: str) -> socket.socket:
+        """As the options of the core say, which has looked at them."""
+        said = {name: None if text in ("none", "system") else text for name, text in self._options.items()}
+        if said.get("tls", "no") not in _TRUE:
+            return connection
+        context = ssl.create_default_context(cafile=said.get("tls_ca"))
+        if said.get("tls_accept_any_certificate") in _TRUE:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        certificate = said.get("tls_cert")
+        if certificate is not None:
+            context.load_cert_chain(certificate, said.get("tls_key"))
+        return context.wrap_socket(connection, server_hostname=said.get("tls_name") or host)
 
 
 def _host_and_port(server: str) -> tuple[str, int]:

@@ -119,6 +119,11 @@ def millis(name: str, seconds: float) -> str:
     return str(max(1, round(seconds * 1000)))
 
 
+def idle(seconds: float) -> dict[str, str]:
+    """The core's option for pymemcache's, of which 0 is none: then its default holds."""
+    return {"idle_secs": str(max(1, round(seconds)))} if seconds else {}
+
+
 def _codec(compression: Union[str, bool, None]) -> Optional[str]:
     if compression is False:
         return "none"

@@ -85,7 +85,7 @@ class Client(Core):
             options=options,
         )
         self = super().__new__(cls, made)
-        self._admin = _admin.Admin(made["servers"], timeout, dict(made["options"]).get("login"))
+        self._admin = _admin.Admin(made["servers"], timeout, dict(made["options"]))
         return self
 
     @staticmethod
@@ -180,6 +180,7 @@ class PooledClient(Client):
         lock_generator: Any = None,
         **kwargs: Any,
     ) -> "PooledClient":
+        kwargs.update(_settings.idle(pool_idle_timeout))
         return super().__new__(cls, server, *args, **kwargs)  # type: ignore[return-value]
 
 
@@ -202,6 +203,7 @@ class HashClient(Client):
     ) -> "HashClient":
         if hasher is not None:
             raise ValueError("hasher: placement is the core's; name a scheme instead, see docs/client/placement.md")
+        kwargs.update(_settings.idle(pool_idle_timeout))
         kwargs.setdefault("scheme", "pymemcache")
         kwargs.setdefault("failure_limit", max(1, retry_attempts))
         kwargs.setdefault("retry_interval_ms", _settings.millis("retry_timeout", retry_timeout or 0.001))

@@ -4,6 +4,8 @@ mod admin;
 mod bench;
 mod cache;
 mod client;
+mod client_encrypted;
+mod client_idle;
 mod client_tls;
 mod client_udp;
 mod config;

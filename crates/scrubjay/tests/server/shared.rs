@@ -1,6 +1,6 @@
 //! The client's shared connections against the real server: many threads, batches, time-outs, ends of connections, forks.
 
-mod chaos;
+pub mod chaos;
 mod wrong_values;
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use scrubjay_client::{Call, Client, Config, Error, Route};
 
 use crate::kit::{Dir, PATIENCE, Server, ask, until};
 
-fn config(ports: &[u16]) -> Config {
+pub fn config(ports: &[u16]) -> Config {
     let servers = ports
         .iter()
         .map(|port| placement::Server::new("127.0.0.1", *port));
@@ -32,7 +32,7 @@ fn config(ports: &[u16]) -> Config {
     config
 }
 
-fn client(ports: &[u16]) -> Client {
+pub fn client(ports: &[u16]) -> Client {
     Client::new(config(ports)).expect("servers")
 }
 
@@ -62,7 +62,7 @@ fn within(timeout: Duration) -> Call<'static> {
     }
 }
 
-fn text(reply: Result<Reply, Error>) -> String {
+pub fn text(reply: Result<Reply, Error>) -> String {
     match reply {
         Ok(Reply::Value(value)) => String::from_utf8(value.bytes).expect("text"),
         other => format!("{other:?}"),
@@ -70,7 +70,7 @@ fn text(reply: Result<Reply, Error>) -> String {
 }
 
 /// Connections that the server has, this question's included.
-fn connections(server: &Server) -> u32 {
+pub fn connections(server: &Server) -> u32 {
     let mut stream = server.connect();
     stream.write_all(b"stats\r\nquit\r\n").expect("writable");
     let mut all = String::new();
@@ -112,7 +112,7 @@ fn serve_stub(mut stream: TcpStream, answer: &dyn Fn(&str) -> String) {
 }
 
 /// Answers the first question of a connection only.
-fn mute() -> u16 {
+pub fn mute() -> u16 {
     stub(|line| {
         if line == "mn" {
             "MN\r\n".to_owned()

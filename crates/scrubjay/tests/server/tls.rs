@@ -28,7 +28,7 @@ impl Certificates {
     }
 
     /// Makes other ones.
-    fn renew(&self) {
+    pub fn renew(&self) {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
         self.write("key", &made.signing_key.serialize_pem());
         self.write("chain", &made.cert.pem());
