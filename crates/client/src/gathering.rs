@@ -299,9 +299,11 @@ impl Queue {
         book: &mut impl Book,
         done: &mut Vec<(u64, Result<Reply, Error>)>,
     ) -> bool {
-        let mut asking = connection.asking(Instant::now());
+        let mut asking = connection.asking(desk, Instant::now());
         while let Some(id) = self.pending.front().copied() {
-            let asked = book.with_request(id, |request| asking.ask(request, desk, id));
+            let until = book.find(id).map(|(_, patience)| patience.until);
+            let asked =
+                until.and_then(|until| book.with_request(id, |request| asking.ask(request, id, until)));
             match asked {
                 None | Some(Asked::Yes) => {}
                 Some(Asked::Quiet) => done.push((id, Ok(Reply::Alive))),

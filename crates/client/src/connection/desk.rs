@@ -78,9 +78,9 @@ impl Desk {
         tray.next_id - count
     }
 
-    /// Lays a reply down. The thread is still to be woken.
-    pub(crate) fn deliver(&self, id: u64, reply: Delivered) {
-        self.tray().replies.push((id, reply));
+    /// Lays replies down. The thread is still to be woken.
+    pub(crate) fn deliver(&self, replies: impl IntoIterator<Item = (u64, Delivered)>) {
+        self.tray().replies.extend(replies);
     }
 
     /// Makes the thread look again.

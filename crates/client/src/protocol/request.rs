@@ -50,6 +50,9 @@ pub struct Get<'a> {
     pub vivify: Option<i64>,
     /// One asker wins if fewer seconds than these are left. Meta only.
     pub recache_below: Option<u32>,
+    /// Whether somebody is to refill it is of no interest. Many such look-ups at once cost the server and the wire less; one
+    /// by itself is what it is without.
+    pub plain: bool,
 }
 
 impl<'a> Get<'a> {
@@ -62,6 +65,7 @@ impl<'a> Get<'a> {
             touch: None,
             vivify: None,
             recache_below: None,
+            plain: false,
         }
     }
 }
