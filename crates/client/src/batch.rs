@@ -28,20 +28,24 @@ pub(crate) fn call(
     routes: &[usize],
     patience: Patience,
 ) -> Vec<Result<Reply, Error>> {
-    let mut used: Vec<usize> = routes.to_vec();
-    used.sort_unstable();
-    used.dedup();
-    let queue = |route: &usize| used.binary_search(route).expect("it is one of them");
+    // Which queue each server has, if it is asked at all.
+    let mut queue_of = vec![None; servers.len()];
+    let mut used = Vec::new();
+    let mut queue = |route: &usize| {
+        *queue_of[*route].get_or_insert_with(|| {
+            used.push(servers[*route].clone());
+            used.len() - 1
+        })
+    };
     let mut batch = Batch {
         first: desk.next_ids(requests.len() as u64),
         results: requests.iter().map(|_| None).collect(),
         left: requests.len(),
-        queues: routes.iter().map(queue).collect(),
+        queues: routes.iter().map(&mut queue).collect(),
         requests,
         patience,
     };
-    let servers: Vec<_> = used.iter().map(|index| servers[*index].clone()).collect();
-    let mut gathering = Gathering::new(&servers, desk, true);
+    let mut gathering = Gathering::new(&used, desk, true);
     for id in batch.ids() {
         gathering.submit(&mut batch, id);
     }

@@ -197,11 +197,15 @@ impl Client {
             Ok(routes) => routes,
             Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
         };
-        let keys: Vec<_> = requests.iter().map(|request| self.key_on_wire(request)).collect();
-        let requests = requests.into_iter().zip(&keys);
-        let requests: Vec<_> = requests
-            .map(|(request, key)| with_key(request, key.as_deref()))
-            .collect();
+        let mut keys = Vec::new();
+        let mut requests = requests;
+        if !self.0.config.prefix.is_empty() {
+            keys.extend(requests.iter().map(|request| self.key_on_wire(request)));
+            let named = requests.into_iter().zip(&keys);
+            requests = named
+                .map(|(request, key)| with_key(request, key.as_deref()))
+                .collect();
+        }
         if !self.fails_over(call.route) {
             return set.ask_all(requests, &routes, patience);
         }

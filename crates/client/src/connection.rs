@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use scrubjay_base::sync::whole::{Mutex, MutexGuard};
 use scrubjay_base::sync::yield_now;
 
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Desk, Named};
 pub(crate) use patience::Patience;
 use roles::{Roles, Step};
 pub(crate) use stream::poll;
@@ -151,13 +151,11 @@ impl Waiter {
     }
 
     /// Lays what came of a bundle there.
-    fn deliver_bundled(&self, Bundled { replies, broken, .. }: Bundled) {
-        let lost = broken.map(Lost::Broken);
-        let came = replies.into_iter().map(|reply| reply.map(Ok));
-        let or_lost = came.map(|came| came.or_else(|| lost.clone().map(Err)));
-        let named = self.ids().iter().zip(or_lost);
-        self.desk
-            .deliver(named.filter_map(|(id, came)| Some((*id, came?))));
+    fn deliver_bundled(&self, bundled: Bundled) {
+        match &self.ids {
+            Ids::Each(ids) => self.desk.deliver_bundled(ids.clone(), bundled),
+            Ids::One(_) => debug_assert!(false, "nobody waits for one reply by a bundle"),
+        }
     }
 
     fn for_room(desk: &Arc<Desk>) -> Waiter {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
-use crate::connection::{Asked, Caller, Connection, Delivered, Desk, Lost, Patience, poll};
+use crate::connection::{Asked, Caller, Connection, Delivered, Desk, Lost, Named, Patience, poll};
 use crate::error::Error;
 use crate::protocol::{Reply, Request};
 use crate::server::{Found, RETRIES, Server};
@@ -35,8 +35,11 @@ pub(crate) struct Gathering {
     /// Connections on which something of ours is outstanding, or has been a moment ago.
     watched: Vec<Arc<Connection>>,
     tray: Vec<(u64, Delivered)>,
+    bundled: Vec<Named>,
     /// May it wait for one server alone, as long as that takes?
     blocking: bool,
+    /// The server that was last found fit to be asked, and when that was.
+    admitted: Option<(usize, Instant)>,
 }
 
 /// What is to be asked of one server.
@@ -66,7 +69,9 @@ impl Gathering {
             queues: servers.iter().map(queue).collect(),
             watched: Vec::new(),
             tray: Vec::new(),
+            bundled: Vec::new(),
             blocking,
+            admitted: None,
         }
     }
 
@@ -76,8 +81,14 @@ impl Gathering {
             return;
         };
         let queue = &mut self.queues[index];
+        if self.admitted == Some((index, patience.since)) {
+            return queue.pending.push_back(id);
+        }
         match queue.server.admit(patience.since) {
-            Ok(()) => queue.pending.push_back(id),
+            Ok(()) => {
+                self.admitted = Some((index, patience.since));
+                queue.pending.push_back(id);
+            }
             Err(error) => book.done(id, Err(error)),
         }
     }
@@ -100,8 +111,13 @@ impl Gathering {
     fn hand_over(&mut self, book: &mut impl Book) {
         let mut tray = mem::take(&mut self.tray);
         let mut again = Vec::new();
-        self.desk.take_all(&mut tray);
+        let mut bundled = mem::take(&mut self.bundled);
+        self.desk.take_all(&mut tray, &mut bundled);
         let now = Instant::now();
+        for named in bundled.drain(..) {
+            self.hand_over_bundled(book, named, now);
+        }
+        self.bundled = bundled;
         for (id, delivered) in tray.drain(..) {
             let Some((index, patience)) = book.find(id) else {
                 continue;
@@ -128,6 +144,38 @@ impl Gathering {
             self.queues[index].pending.push_front(id);
         }
         self.tray = tray;
+    }
+
+    /// Its look-ups are of one server, and were asked together.
+    fn hand_over_bundled(&mut self, book: &mut impl Book, (ids, bundled): Named, now: Instant) {
+        let mut found: Option<(usize, Patience)> = None;
+        let (mut hits, mut misses) = (0, 0);
+        for (id, reply) in ids.iter().copied().zip(bundled.replies) {
+            let Some((index, patience)) = book.find(id) else {
+                continue;
+            };
+            let queue = &mut self.queues[index];
+            let failed = match (reply, &bundled.broken) {
+                (Some(reply @ (Reply::Value(_) | Reply::Miss)), _) => {
+                    let is_hit = matches!(reply, Reply::Value(_));
+                    hits += u64::from(is_hit);
+                    misses += u64::from(!is_hit);
+                    found = Some((index, patience));
+                    book.done(id, Ok(reply));
+                    continue;
+                }
+                (Some(reply), _) => queue.server.result(reply),
+                (None, Some(broken)) => Err(queue.server.error(Lost::Broken(broken.clone()), &patience)),
+                // It was given up: who did that knows.
+                (None, None) => continue,
+            };
+            finish(&queue.server, book, id, failed, now);
+        }
+        if let Some((index, patience)) = found {
+            let queue = &mut self.queues[index];
+            queue.lost = 0;
+            queue.server.note_found(hits, misses, patience.since, now);
+        }
     }
 
     fn ask(&mut self, index: usize, book: &mut impl Book) {
@@ -301,9 +349,9 @@ impl Queue {
     ) -> bool {
         let mut asking = connection.asking(desk, Instant::now());
         while let Some(id) = self.pending.front().copied() {
-            let until = book.find(id).map(|(_, patience)| patience.until);
-            let asked =
-                until.and_then(|until| book.with_request(id, |request| asking.ask(request, id, until)));
+            let asked = book.find(id).and_then(|(_, patience)| {
+                book.with_request(id, |request| asking.ask(request, id, &patience))
+            });
             match asked {
                 None | Some(Asked::Yes) => {}
                 Some(Asked::Quiet) => done.push((id, Ok(Reply::Alive))),

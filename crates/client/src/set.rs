@@ -116,11 +116,17 @@ impl Set {
 
     /// How long these servers are waited for: as the slowest of them may take, if each may take less than the call.
     pub(crate) fn patience_for(&self, routes: &[usize], patience: Patience) -> Patience {
-        let slowest = routes
-            .iter()
-            .map(|server| self.servers[*server].read_timeout())
-            .max_by_key(|time| time.unwrap_or(Duration::MAX));
-        patience.at_most(slowest.flatten())
+        let mut slowest = Duration::ZERO;
+        for server in routes {
+            match self.servers[*server].read_timeout() {
+                Some(time) => slowest = slowest.max(time),
+                None => return patience,
+            }
+        }
+        match routes {
+            [] => patience,
+            _ => patience.at_most(Some(slowest)),
+        }
     }
 
     /// Asks all, each its server of `routes`, and waits until all replies are there or the time is up.

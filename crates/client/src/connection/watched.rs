@@ -6,7 +6,7 @@ use std::time::Instant;
 use rustix::event::PollFlags;
 
 use super::stream::Wire;
-use super::{Caller, Connection, Desk, Guard, Lost, Waiter};
+use super::{Caller, Connection, Desk, Guard, Lost, Patience, Waiter};
 use crate::protocol::{Bundle, Get, Refused, Request};
 
 /// What came of asking.
@@ -36,15 +36,15 @@ pub(crate) struct Asking<'a> {
 struct Open {
     bundle: Bundle,
     ids: Vec<u64>,
-    /// When the time of all of them is up.
-    until: Instant,
+    /// Of all of them.
+    patience: Patience,
 }
 
 impl Asking<'_> {
     /// As [`Connection::call`], but only asks: at the latest when this ends. Requests that may take equally long can be one bundle.
-    pub(crate) fn ask(&mut self, request: &mut Request<'_>, id: u64, until: Instant) -> Asked {
+    pub(crate) fn ask(&mut self, request: &mut Request<'_>, id: u64, patience: &Patience) -> Asked {
         if let Request::Get(get) = request
-            && self.join(get, id, until)
+            && self.join(get, id, patience)
         {
             return Asked::Yes;
         }
@@ -70,10 +70,10 @@ impl Asking<'_> {
     }
 
     /// Adds a look-up to the open bundle, or to a new one; false if it has to be asked by itself.
-    fn join(&mut self, get: &Get<'_>, id: u64, until: Instant) -> bool {
+    fn join(&mut self, get: &Get<'_>, id: u64, patience: &Patience) -> bool {
         let conversation = &self.state.conversation;
         if let Some(open) = &mut self.open
-            && open.until == until
+            && (open.patience.since, open.patience.until) == (patience.since, patience.until)
             && conversation.add(&mut open.bundle, get)
         {
             open.ids.push(id);
@@ -86,7 +86,11 @@ impl Asking<'_> {
         };
         let joined = !conversation.wants_closing() && conversation.add(&mut bundle, get);
         let ids = vec![id];
-        self.open = joined.then_some(Open { bundle, ids, until });
+        self.open = joined.then_some(Open {
+            bundle,
+            ids,
+            patience: *patience,
+        });
         joined
     }
 

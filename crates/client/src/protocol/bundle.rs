@@ -4,7 +4,7 @@
 use std::mem;
 
 use super::Form;
-use super::reply::Reply;
+use super::reply::{Reply, Value};
 use super::request::{Get, KEY_LEN_MAX, needs_base64};
 
 /// Most keys of one, so that others on the connection are not kept waiting for long.
@@ -144,6 +144,21 @@ fn place_and_bit(key: &[u8]) -> (usize, u64) {
     ((bit >> 6) as usize, 1 << (bit & 63))
 }
 
+fn skip(rest: &mut &[u8], expected: &[u8]) -> Option<()> {
+    *rest = rest.strip_prefix(expected)?;
+    Some(())
+}
+
+/// Digits at the front, so many that they are no more than fit.
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let is_digit = |byte: &u8| byte.is_ascii_digit();
+    let len = rest.iter().take_while(|byte| is_digit(byte)).count();
+    let (digits, behind) = rest.split_at(len);
+    *rest = behind;
+    let digit = |number: u64, byte: &u8| number.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
+    digits.iter().try_fold(0, digit).filter(|_| len > 0)
+}
+
 /// The replies to a bundle, as far as they have come.
 #[derive(Debug)]
 pub(super) struct Arriving {
@@ -193,6 +208,72 @@ impl Arriving {
     /// Which key the reply to a meta command is for.
     pub(super) fn place_in_turn(&self) -> Option<usize> {
         (self.ended && self.next < self.len()).then_some(self.next)
+    }
+
+    /// Takes a reply with a value from the front, if that is whole, bears the next key that can have one, and is written as all
+    /// servers write it. Whatever else there is, also if it is right, is left to those who read every word.
+    pub(super) fn take_value(
+        &self,
+        bytes: &mut &[u8],
+        number: u64,
+        len_max: usize,
+    ) -> Option<(usize, Value)> {
+        let mut rest = *bytes;
+        let (at, len, mut value) = if self.ended {
+            self.read_meta(&mut rest, number)?
+        } else {
+            self.read_line(&mut rest)?
+        };
+        let ends = rest.get(len..)?.starts_with(b"\r\n");
+        if len > len_max || !ends || self.replies[at].is_some() {
+            return None;
+        }
+        value.bytes = rest[..len].to_vec();
+        *bytes = &rest[len + 2..];
+        Some((at, value))
+    }
+
+    /// `VALUE` and what follows, to the end of the line.
+    fn read_line(&self, rest: &mut &[u8]) -> Option<(usize, usize, Value)> {
+        skip(rest, b"VALUE ")?;
+        let is_it = |at: &usize| {
+            let behind = rest.strip_prefix(self.keys.get(*at));
+            behind.is_some_and(|behind| behind.first() == Some(&b' '))
+        };
+        let at = (self.next..self.in_line).find(is_it)?;
+        *rest = &rest[self.keys.get(at).len() + 1..];
+        let mut value = Value {
+            flags: number(rest)?.try_into().ok()?,
+            ..Value::default()
+        };
+        skip(rest, b" ")?;
+        let len = number(rest)?.try_into().ok()?;
+        if skip(rest, b" ").is_some() {
+            value.cas = Some(number(rest)?);
+        }
+        skip(rest, b"\r\n")?;
+        Some((at, len, value))
+    }
+
+    /// `VA` and what follows, to the end of the line.
+    fn read_meta(&self, rest: &mut &[u8], opaque: u64) -> Option<(usize, usize, Value)> {
+        let at = self.place_in_turn()?;
+        skip(rest, b"VA ")?;
+        let len = number(rest)?.try_into().ok()?;
+        skip(rest, b" f")?;
+        let mut value = Value {
+            flags: number(rest)?.try_into().ok()?,
+            ..Value::default()
+        };
+        skip(rest, b" k")?;
+        skip(rest, self.keys.get(at))?;
+        if skip(rest, b" c").is_some() {
+            value.cas = Some(number(rest)?);
+        }
+        skip(rest, b" O")?;
+        let is_own = number(rest)? == opaque;
+        skip(rest, b"\r\n").filter(|()| is_own)?;
+        Some((at, len, value))
     }
 
     pub(super) fn put(&mut self, at: usize, reply: Reply) {

@@ -290,7 +290,9 @@ impl<'a> Request<'a> {
 
 /// Whether a key's bytes would break a line.
 pub(super) fn needs_base64(key: &[u8]) -> bool {
-    key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f)
+    // All bytes are looked at, many at once.
+    key.iter()
+        .fold(false, |found, byte| found | (*byte <= b' ') | (*byte == 0x7f))
 }
 
 /// Why a request was not taken. Nothing of it has been written.

@@ -89,6 +89,18 @@ impl Conversation {
         self.taken > 0 && first.is_some_and(|exchange| exchange.kind == Kind::Bundle)
     }
 
+    /// Takes from the front the values of a bundle that are whole, as long as nothing else is there. All of it is what the other way
+    /// would do, too, at a third of the cost.
+    pub(super) fn take_values(&mut self, bytes: &mut &[u8]) {
+        let wanted = self.exchanges[0].listener == Listener::Caller;
+        let (number, max) = (self.first, self.settings.value_len_max);
+        let arriving = self.arriving();
+        while wanted && let Some((part, value)) = arriving.take_value(bytes, number, max) {
+            arriving.put(part, Reply::Value(value));
+        }
+        self.finish_bundle();
+    }
+
     pub(super) fn handle_bundle(&mut self, parsed: Line<'_>, text: &[u8]) -> Result<(), Broken> {
         let number = self.first;
         let arriving = self.arriving();

@@ -13,6 +13,9 @@ impl Conversation {
     /// Cuts bytes into pieces and handles each.
     pub(super) fn feed_pieces(&mut self, mut bytes: &[u8], replies: &mut Replies) -> Result<(), Broken> {
         while !bytes.is_empty() {
+            if self.incoming.is_between() && self.is_bundle_next() {
+                self.take_values(&mut bytes);
+            }
             match self.incoming.take(&mut bytes)? {
                 None => {}
                 Some(Piece::Block(block)) => self.handle_block(block, replies)?,
