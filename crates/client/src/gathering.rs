@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::connection::{Asked, Caller, Connection, Delivered, Desk, Lost, Named, Patience, poll};
 use crate::error::Error;
-use crate::protocol::{Reply, Request};
+use crate::protocol::bundle::PartCame;
+use crate::protocol::{Reply, Request, Value};
 use crate::server::{Found, RETRIES, Server};
 
 /// How long it is waited at most where the system has no more bells to be woken by.
@@ -25,6 +27,13 @@ pub(crate) trait Book {
     fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T>;
     /// Takes what came of it.
     fn done(&mut self, id: u64, result: Result<Reply, Error>);
+    /// Takes a value whose bytes lie there.
+    fn found(&mut self, id: u64, value: Value, place: Range<usize>, bytes: &[u8]) {
+        let bytes = bytes[place].to_vec();
+        self.done(id, Ok(Reply::Value(Value { bytes, ..value })));
+    }
+    /// Takes the bytes of all values that were found since this was called last.
+    fn keep(&mut self, _bytes: Vec<u8>) {}
 }
 
 /// One thread's requests under way.
@@ -150,13 +159,20 @@ impl Gathering {
     fn hand_over_bundled(&mut self, book: &mut impl Book, (ids, bundled): Named, now: Instant) {
         let mut found: Option<(usize, Patience)> = None;
         let (mut hits, mut misses) = (0, 0);
-        for (id, reply) in ids.iter().copied().zip(bundled.replies) {
+        let (parts, bytes) = bundled.came.into_parts();
+        for (id, part) in ids.iter().copied().zip(parts) {
             let Some((index, patience)) = book.find(id) else {
                 continue;
             };
             let queue = &mut self.queues[index];
-            let failed = match (reply, &bundled.broken) {
-                (Some(reply @ (Reply::Value(_) | Reply::Miss)), _) => {
+            let failed = match (part, &bundled.broken) {
+                (Some(PartCame::Shared(value, place)), _) => {
+                    hits += 1;
+                    found = Some((index, patience));
+                    book.found(id, value, place, &bytes);
+                    continue;
+                }
+                (Some(PartCame::Reply(reply @ (Reply::Value(_) | Reply::Miss))), _) => {
                     let is_hit = matches!(reply, Reply::Value(_));
                     hits += u64::from(is_hit);
                     misses += u64::from(!is_hit);
@@ -164,13 +180,14 @@ impl Gathering {
                     book.done(id, Ok(reply));
                     continue;
                 }
-                (Some(reply), _) => queue.server.result(reply),
+                (Some(PartCame::Reply(reply)), _) => queue.server.result(reply),
                 (None, Some(broken)) => Err(queue.server.error(Lost::Broken(broken.clone()), &patience)),
                 // It was given up: who did that knows.
                 (None, None) => continue,
             };
             finish(&queue.server, book, id, failed, now);
         }
+        book.keep(bytes);
         if let Some((index, patience)) = found {
             let queue = &mut self.queues[index];
             queue.lost = 0;

@@ -27,6 +27,7 @@ pub mod event;
 mod failover;
 mod gathering;
 mod health;
+mod lookups;
 pub mod near;
 pub mod placement;
 pub mod protocol;
@@ -44,6 +45,7 @@ pub use client::{Call, Client, Route};
 pub use config::Config;
 pub use error::Error;
 pub use health::State;
+pub use lookups::{Found, Seen};
 
 // The examples of the page for newcomers are built with the documentation's tests.
 #[cfg(doctest)]

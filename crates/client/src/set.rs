@@ -11,6 +11,7 @@ use crate::connection::{Desk, Patience};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::failover::Gutter;
+use crate::lookups::{self, Found};
 use crate::placement::{self, Placement, Servers};
 use crate::protocol::{Reply, Request};
 use crate::server::Server;
@@ -144,6 +145,19 @@ impl Set {
             routes,
             self.patience_for(routes, patience),
         )
+    }
+
+    /// The same for look-ups of these keys.
+    pub(crate) fn look_up(
+        &self,
+        keys: &[&[u8]],
+        with_cas: bool,
+        routes: &[usize],
+        patience: Patience,
+    ) -> Found {
+        let patience = self.patience_for(routes, patience);
+        let desk = Desk::of_thread(self.process);
+        lookups::look_up(&self.servers, desk, keys, with_cas, routes, patience)
     }
 
     /// The thread for callers who do not wait.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rustix::event::PollFlags;
 
-use super::stream::Wire;
+use super::stream::{Stream, Wire};
 use super::{Caller, Connection, Desk, Guard, Lost, Patience, Waiter};
 use crate::protocol::{Bundle, Get, Refused, Request};
 
@@ -25,8 +25,8 @@ pub(crate) enum Asked {
 }
 
 /// A connection of which many things are asked at once.
-pub(crate) struct Asking<'a> {
-    connection: &'a Connection,
+pub(crate) struct Asking<'a, W: Wire = Stream> {
+    connection: &'a Connection<W>,
     state: Guard<'a>,
     desk: &'a Arc<Desk>,
     open: Option<Open>,
@@ -40,7 +40,7 @@ struct Open {
     patience: Patience,
 }
 
-impl Asking<'_> {
+impl<W: Wire> Asking<'_, W> {
     /// As [`Connection::call`], but only asks: at the latest when this ends. Requests that may take equally long can be one bundle.
     pub(crate) fn ask(&mut self, request: &mut Request<'_>, id: u64, patience: &Patience) -> Asked {
         if let Request::Get(get) = request
@@ -119,14 +119,14 @@ impl Asking<'_> {
     }
 }
 
-impl Drop for Asking<'_> {
+impl<W: Wire> Drop for Asking<'_, W> {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl Connection {
-    pub(crate) fn asking<'a>(&'a self, desk: &'a Arc<Desk>, now: Instant) -> Asking<'a> {
+impl<W: Wire> Connection<W> {
+    pub(crate) fn asking<'a>(&'a self, desk: &'a Arc<Desk>, now: Instant) -> Asking<'a, W> {
         let mut state = self.lock();
         self.look_at_idle(&mut state, now);
         Asking {

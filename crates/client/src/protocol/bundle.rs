@@ -2,6 +2,7 @@
 //! which bytes they are asked depends on what is wanted of them; that each reply is its own key's is told by [`Arriving`].
 
 use std::mem;
+use std::ops::Range;
 
 use super::Form;
 use super::reply::{Reply, Value};
@@ -14,6 +15,10 @@ const LEN_MAX: usize = 2000;
 /// Bits by which it is told that a key is not here yet.
 const SEEN_BITS: u32 = 11;
 const SEEN_WORDS: usize = 1 << (SEEN_BITS - 6);
+
+/// Most bytes of a value that shares its memory with the others of its bundle, and most that is taken for them before they come.
+const SHARED_LEN_MAX: usize = 1024;
+const SHARED_START_MAX: usize = 64 * 1024;
 
 /// How it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +174,97 @@ pub(super) struct Arriving {
     ended: bool,
     /// The place that the next reply is expected for.
     next: usize,
-    replies: Vec<Option<Reply>>,
+    came: Came,
+}
+
+/// What has come of a bundle, in the order of the keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Came {
+    parts: Vec<Part>,
+    /// Small values, one behind the other.
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    reply: Option<Reply>,
+    /// Where its value lies, if not in the reply.
+    place: Range<usize>,
+}
+
+/// What has come of one look-up.
+#[derive(Debug, PartialEq, Eq)]
+pub enum PartCame {
+    /// The reply.
+    Reply(Reply),
+    /// A value without its bytes, and where those lie.
+    Shared(Value, Range<usize>),
+}
+
+impl Came {
+    fn nothing(len: usize) -> Came {
+        let part = || Part {
+            reply: None,
+            place: 0..0,
+        };
+        Came {
+            parts: std::iter::repeat_with(part).take(len).collect(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Whether nothing has come of any.
+    fn is_empty(&self) -> bool {
+        self.parts.iter().all(|part| part.reply.is_none())
+    }
+
+    /// What came of each look-up, and the bytes that values share.
+    pub fn into_parts(self) -> (impl Iterator<Item = Option<PartCame>>, Vec<u8>) {
+        let parts = self
+            .parts
+            .into_iter()
+            .map(|part| match (part.reply?, part.place) {
+                (Reply::Value(value), place) if !place.is_empty() => Some(PartCame::Shared(value, place)),
+                (reply, _) => Some(PartCame::Reply(reply)),
+            });
+        (parts, self.bytes)
+    }
+
+    /// What came of each look-up, as a reply of its own.
+    pub fn into_replies(self) -> Vec<Option<Reply>> {
+        let (parts, bytes) = self.into_parts();
+        let whole = |part| match part {
+            PartCame::Reply(reply) => reply,
+            PartCame::Shared(value, place) => Reply::Value(Value {
+                bytes: bytes[place].to_vec(),
+                ..value
+            }),
+        };
+        parts.map(|part| part.map(whole)).collect()
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.parts[at].reply.is_some()
+    }
+
+    fn put(&mut self, at: usize, reply: Reply) {
+        self.parts[at].reply = Some(reply);
+    }
+
+    fn put_value(&mut self, at: usize, mut value: Value, bytes: &[u8]) {
+        if bytes.len() > SHARED_LEN_MAX {
+            value.bytes = bytes.to_vec();
+        } else {
+            if self.bytes.is_empty() {
+                // As if all were as long.
+                self.bytes
+                    .reserve((self.parts.len() * bytes.len()).min(SHARED_START_MAX));
+            }
+            self.parts[at].place = self.bytes.len()..self.bytes.len() + bytes.len();
+            self.bytes.extend_from_slice(bytes);
+        }
+        self.put(at, Reply::Value(value));
+    }
 }
 
 impl Arriving {
@@ -179,7 +274,7 @@ impl Arriving {
             in_line,
             ended: in_line == 0,
             next: 0,
-            replies: bundle.keys.iter().map(|_| None).collect(),
+            came: Came::nothing(bundle.len()),
             keys: bundle.keys,
         }
     }
@@ -200,7 +295,7 @@ impl Arriving {
 
     /// Which key of the line a value is for. They come in the order of the keys, as a rule, misses left out; but only the key counts.
     pub(super) fn place_in_line(&self, key: &[u8]) -> Option<usize> {
-        let is_it = |at: &usize| self.replies[*at].is_none() && self.keys.get(*at) == key;
+        let is_it = |at: &usize| !self.came.has(*at) && self.keys.get(*at) == key;
         let next = self.next.min(self.in_line);
         (!self.ended).then(|| (next..self.in_line).chain(0..next).find(is_it))?
     }
@@ -212,25 +307,21 @@ impl Arriving {
 
     /// Takes a reply with a value from the front, if that is whole, bears the next key that can have one, and is written as all
     /// servers write it. Whatever else there is, also if it is right, is left to those who read every word.
-    pub(super) fn take_value(
-        &self,
-        bytes: &mut &[u8],
-        number: u64,
-        len_max: usize,
-    ) -> Option<(usize, Value)> {
+    pub(super) fn take_value(&mut self, bytes: &mut &[u8], number: u64, len_max: usize) -> Option<()> {
         let mut rest = *bytes;
-        let (at, len, mut value) = if self.ended {
+        let (at, len, value) = if self.ended {
             self.read_meta(&mut rest, number)?
         } else {
             self.read_line(&mut rest)?
         };
         let ends = rest.get(len..)?.starts_with(b"\r\n");
-        if len > len_max || !ends || self.replies[at].is_some() {
+        if len > len_max || !ends || self.came.has(at) {
             return None;
         }
-        value.bytes = rest[..len].to_vec();
+        self.came.put_value(at, value, &rest[..len]);
+        self.next = at + 1;
         *bytes = &rest[len + 2..];
-        Some((at, value))
+        Some(())
     }
 
     /// `VALUE` and what follows, to the end of the line.
@@ -277,14 +368,16 @@ impl Arriving {
     }
 
     pub(super) fn put(&mut self, at: usize, reply: Reply) {
-        self.replies[at] = Some(reply);
+        self.came.put(at, reply);
         self.next = at + 1;
     }
 
     /// The line has ended: keys without a value get this.
     pub(super) fn end_line(&mut self, reply: &Reply) {
-        for place in &mut self.replies[..self.in_line] {
-            place.get_or_insert_with(|| reply.clone());
+        for at in 0..self.in_line {
+            if !self.came.has(at) {
+                self.came.put(at, reply.clone());
+            }
         }
         self.ended = true;
         self.next = self.in_line;
@@ -296,14 +389,14 @@ impl Arriving {
     }
 
     /// What has come, in the order of the keys; nothing if nothing has. Whatever comes then is not kept.
-    pub(super) fn give_up(&mut self) -> Option<Vec<Option<Reply>>> {
-        let empty = self.keys.iter().map(|_| None).collect();
-        Some(mem::replace(&mut self.replies, empty)).filter(|replies| replies.iter().any(Option::is_some))
+    pub(super) fn give_up(&mut self) -> Option<Came> {
+        let came = mem::replace(&mut self.came, Came::nothing(self.keys.len()));
+        Some(came).filter(|came| !came.is_empty())
     }
 
     /// What has come of all.
-    pub(super) fn take(&mut self) -> Vec<Option<Reply>> {
+    pub(super) fn take(&mut self) -> Came {
         debug_assert!(self.is_whole());
-        mem::take(&mut self.replies)
+        mem::take(&mut self.came)
     }
 }

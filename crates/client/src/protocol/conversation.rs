@@ -420,9 +420,9 @@ impl Conversation {
             if exchange.listener == Listener::Caller && !exchange.answered {
                 let ticket = Ticket(self.first.wrapping_add(index as u64));
                 match exchange.bundle.and_then(|mut bundle| bundle.give_up()) {
-                    Some(replies) => self.bundled.push(Bundled {
+                    Some(came) => self.bundled.push(Bundled {
                         ticket,
-                        replies,
+                        came,
                         broken: Some(broken.clone()),
                     }),
                     None => replies.push((ticket, Err(broken.clone()))),

@@ -50,8 +50,10 @@ pub struct Get<'a> {
     pub vivify: Option<i64>,
     /// One asker wins if fewer seconds than these are left. Meta only.
     pub recache_below: Option<u32>,
-    /// Whether somebody is to refill it is of no interest. Many such look-ups at once cost the server and the wire less; one
-    /// by itself is what it is without.
+    /// Whether somebody is to refill it is of no interest: where many such look-ups are asked at once, their [`Lease`] may be left
+    /// out, which costs the server and the wire less.
+    ///
+    /// [`Lease`]: super::Lease
     pub plain: bool,
 }
 

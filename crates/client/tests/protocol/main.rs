@@ -259,11 +259,12 @@ impl Run {
     /// What came of bundles is right as far as it came. Gives whose it is.
     fn check_bundled(&mut self) -> Vec<Ticket> {
         let came = self.conversation.take_bundled();
-        for Bundled { ticket, replies, .. } in &came {
+        for Bundled { ticket, came, .. } in &came {
+            let replies = came.clone().into_replies();
             let expected = &self.many[ticket];
             assert_eq!(expected.len(), replies.len());
             for ((key, expected), reply) in expected.iter().zip(replies) {
-                let reply = reply.clone().map(without_lease);
+                let reply = reply.map(without_lease);
                 assert!(reply.is_none_or(|reply| reply == *expected), "{key}");
             }
         }
@@ -365,7 +366,12 @@ fn everybody_gets_their_own(way: usize, steps: &[Step], first: u64, chance: u64)
     assert_eq!(got.len(), run.replies.len(), "a ticket was answered twice");
     assert_eq!(got, run.expected);
     let bundled: BTreeMap<Ticket, bool> = (run.conversation.bundled().iter())
-        .map(|each| (each.ticket, each.replies.iter().all(Option::is_some)))
+        .map(|each| {
+            (
+                each.ticket,
+                each.came.clone().into_replies().iter().all(Option::is_some),
+            )
+        })
         .collect();
     let came = run.check_bundled();
     assert_eq!(came.len(), bundled.len(), "a bundle was answered twice");
@@ -503,10 +509,10 @@ fn nobody_gets_anothers(
             );
         }
     }
-    for Bundled { ticket, replies, .. } in run.conversation.take_bundled() {
+    for Bundled { ticket, came, .. } in run.conversation.take_bundled() {
         let whole_or_given_up = answered.insert(ticket, ()).is_none();
         assert!(whole_or_given_up, "{ticket:?} was answered twice");
-        for ((own, _), reply) in run.many[&ticket].iter().zip(replies) {
+        for ((own, _), reply) in run.many[&ticket].iter().zip(came.into_replies()) {
             let Some(Reply::Value(value)) = reply else {
                 continue;
             };

@@ -1,7 +1,7 @@
 //! Bundles in a conversation: asked at once, answered in the order of their keys, handed over whole. Only where servers keep the
 //! order: there the oldest exchange is the one that is being answered, so a bundle's turn is certain.
 
-use super::super::bundle::{Arriving, Bundle};
+use super::super::bundle::{Arriving, Bundle, Came};
 use super::super::encode;
 use super::super::line::{Flags, Line, Status};
 use super::super::reply::{Broken, Reply, Value};
@@ -13,8 +13,8 @@ use super::{Conversation, Exchange, Head, Kind, Listener, Order, REQUEST_LEN_EXT
 pub struct Bundled {
     /// Whose it is.
     pub ticket: Ticket,
-    /// In the order of the keys; nothing where nothing came.
-    pub replies: Vec<Option<Reply>>,
+    /// What came.
+    pub came: Came,
     /// Why nothing came there; nothing if it was given up before.
     pub broken: Option<Broken>,
 }
@@ -95,9 +95,7 @@ impl Conversation {
         let wanted = self.exchanges[0].listener == Listener::Caller;
         let (number, max) = (self.first, self.settings.value_len_max);
         let arriving = self.arriving();
-        while wanted && let Some((part, value)) = arriving.take_value(bytes, number, max) {
-            arriving.put(part, Reply::Value(value));
-        }
+        while wanted && arriving.take_value(bytes, number, max).is_some() {}
         self.finish_bundle();
     }
 
@@ -207,7 +205,7 @@ impl Conversation {
         match exchange.listener {
             Listener::Caller => self.bundled.push(Bundled {
                 ticket,
-                replies: bundle.take(),
+                came: bundle.take(),
                 broken: None,
             }),
             Listener::Gone | Listener::Nobody => self.cancelled -= exchange.count,
@@ -219,10 +217,10 @@ impl Conversation {
     pub(super) fn give_up_bundle(&mut self, index: usize) {
         let ticket = Ticket(self.first.wrapping_add(index as u64));
         let bundle = self.exchanges[index].bundle.as_mut();
-        if let Some(replies) = bundle.and_then(|bundle| bundle.give_up()) {
+        if let Some(came) = bundle.and_then(|bundle| bundle.give_up()) {
             self.bundled.push(Bundled {
                 ticket,
-                replies,
+                came,
                 broken: None,
             });
         }
