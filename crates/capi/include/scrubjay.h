@@ -134,7 +134,8 @@ typedef struct sj_request {
     uint8_t touch;
     uint8_t with_initial;
     uint8_t quiet;      /* no reply is wanted; SJ_OK says that it is on its way */
-    uint8_t unused[4];
+    uint8_t plain;      /* of SJ_GET: its `lease` is of no interest; many at once are cheaper then */
+    uint8_t unused[3];
 } sj_request;
 
 /* How a call differs from others. NULL for all of it: it does not. */

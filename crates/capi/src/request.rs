@@ -32,7 +32,8 @@ pub struct SjRequest {
     touch: u8,
     with_initial: u8,
     quiet: u8,
-    unused: [u8; 4],
+    plain: u8,
+    unused: [u8; 3],
 }
 
 /// Operations, as in the header.
@@ -77,6 +78,7 @@ impl SjRequest {
                 touch: (self.touch != 0).then_some(self.exptime),
                 vivify: (self.lease_ttl != 0).then_some(self.lease_ttl.into()),
                 recache_below: (self.recache_below != 0).then_some(self.recache_below),
+                plain: self.plain != 0,
             }),
             op::TOUCH => Request::Touch(Touch {
                 key,

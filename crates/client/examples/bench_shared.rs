@@ -319,11 +319,14 @@ fn batches(program: &str) {
         let keys: Vec<String> = (0..100).map(|number| format!("key:{number}")).collect();
         keys.iter()
             .for_each(|key| set(&client, key.as_bytes(), &[b'v'; 100]));
-        let one = |_| {
+        let one = |plain: bool| {
             let start = Instant::now();
             let requests = keys
                 .iter()
-                .map(|key| Request::Get(Get::new(key.as_bytes())))
+                .map(|key| {
+                    let get = Get::new(key.as_bytes());
+                    Request::Get(Get { plain, ..get })
+                })
                 .collect();
             let replies = client.call_all(requests, Call::default());
             assert!(
@@ -332,7 +335,10 @@ fn batches(program: &str) {
             );
             start.elapsed()
         };
-        Latencies::new((0..5000).map(one)).show(&format!("100 keys from {count} servers"));
+        for (plain, words) in [(true, "plain"), (false, "with leases")] {
+            Latencies::new((0..5000).map(|_| one(plain)))
+                .show(&format!("100 keys from {count} servers, {words}"));
+        }
     }
 }
 

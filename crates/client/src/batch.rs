@@ -1,5 +1,6 @@
 //! Many requests of one thread, which waits for all replies.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::connection::{Desk, Patience};
@@ -28,36 +29,17 @@ pub(crate) fn call(
     routes: &[usize],
     patience: Patience,
 ) -> Vec<Result<Reply, Error>> {
-    let mut used: Vec<usize> = routes.to_vec();
-    used.sort_unstable();
-    used.dedup();
-    let queue = |route: &usize| used.binary_search(route).expect("it is one of them");
+    let (queues, used) = spread(servers, routes);
     let mut batch = Batch {
         first: desk.next_ids(requests.len() as u64),
         results: requests.iter().map(|_| None).collect(),
         left: requests.len(),
-        queues: routes.iter().map(queue).collect(),
+        queues,
         requests,
         patience,
     };
-    let servers: Vec<_> = used.iter().map(|index| servers[*index].clone()).collect();
-    let mut gathering = Gathering::new(&servers, desk, true);
-    for id in batch.ids() {
-        gathering.submit(&mut batch, id);
-    }
-    loop {
-        gathering.look();
-        gathering.step(&mut batch);
-        if batch.left == 0 {
-            break;
-        }
-        if patience.is_over() {
-            let ids: Vec<u64> = batch.ids().collect();
-            gathering.end(&mut batch, &ids);
-            break;
-        }
-        gathering.wait(Some(patience.until));
-    }
+    let ids = batch.first..batch.first + batch.requests.len() as u64;
+    finish(Gathering::new(&used, desk, true), &mut batch, ids, patience);
     batch
         .results
         .into_iter()
@@ -65,9 +47,47 @@ pub(crate) fn call(
         .collect()
 }
 
-impl Batch<'_> {
-    fn ids(&self) -> std::ops::Range<u64> {
-        self.first..self.first + self.requests.len() as u64
+/// A book that ends.
+pub(crate) trait Ending: Book {
+    /// Whether everything in it has its result.
+    fn has_ended(&self) -> bool;
+}
+
+/// Which queue each request has, and whose they are.
+pub(crate) fn spread(servers: &[Arc<Server>], routes: &[usize]) -> (Vec<usize>, Vec<Arc<Server>>) {
+    let mut queue_of = vec![None; servers.len()];
+    let mut used = Vec::new();
+    let queue = |route: &usize| {
+        *queue_of[*route].get_or_insert_with(|| {
+            used.push(servers[*route].clone());
+            used.len() - 1
+        })
+    };
+    (routes.iter().map(queue).collect(), used)
+}
+
+/// Asks everything, and waits until all has its result or the time is up.
+pub(crate) fn finish(mut gathering: Gathering, book: &mut impl Ending, ids: Range<u64>, patience: Patience) {
+    for id in ids.clone() {
+        gathering.submit(book, id);
+    }
+    loop {
+        gathering.look();
+        gathering.step(book);
+        if book.has_ended() {
+            return;
+        }
+        if patience.is_over() {
+            let ids: Vec<u64> = ids.collect();
+            return gathering.end(book, &ids);
+        }
+        gathering.wait(Some(patience.until));
+    }
+}
+
+impl Ending for Batch<'_> {
+    fn has_ended(&self) -> bool {
+        self.left == 0
     }
 }
 

@@ -17,8 +17,9 @@ use crate::discovery::{DiscoveryError, Follower, Source};
 use crate::driver::{AllDone, Done, Driver, Kept, Names};
 use crate::error::Error;
 use crate::failover::{self, Detour, Origin, Pursuit};
+use crate::lookups::Found;
 use crate::placement::{self, ServerIndex};
-use crate::protocol::{Reply, Request};
+use crate::protocol::{Get, Reply, Request};
 use crate::set::Set;
 use crate::statistics::ServerStatistics;
 
@@ -199,11 +200,15 @@ impl Client {
             Ok(routes) => routes,
             Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
         };
-        let keys: Vec<_> = requests.iter().map(|request| self.key_on_wire(request)).collect();
-        let requests = requests.into_iter().zip(&keys);
-        let requests: Vec<_> = requests
-            .map(|(request, key)| with_key(request, key.as_deref()))
-            .collect();
+        let mut keys = Vec::new();
+        let mut requests = requests;
+        if !self.0.config.prefix.is_empty() {
+            keys.extend(requests.iter().map(|request| self.key_on_wire(request)));
+            let named = requests.into_iter().zip(&keys);
+            requests = named
+                .map(|(request, key)| with_key(request, key.as_deref()))
+                .collect();
+        }
         if !self.fails_over(call.route) {
             return set.ask_all(requests, &routes, patience);
         }
@@ -213,6 +218,33 @@ impl Client {
         let placed: Vec<_> = requests.iter().map(placed).collect();
         let origin = |at: usize| self.origin(&set, &placed[at], routes[at]);
         failover::end_all(&requests, replies, origin, &patience, ask)
+    }
+
+    /// Looks up many keys, as [`Client::call_all`] does with [plain](Get::plain) look-ups. Cheaper for who has no use for replies of
+    /// their own.
+    pub fn look_up(&self, keys: &[&[u8]], with_cas: bool, call: Call<'_>) -> Found {
+        let get = |key| Get {
+            with_cas,
+            plain: true,
+            ..Get::new(key)
+        };
+        let set = self.0.set();
+        if !self.0.config.prefix.is_empty() || self.fails_over(call.route) {
+            let requests = keys.iter().map(|key| Request::Get(get(key)));
+            return Found::of_replies(self.call_all(requests.collect(), call));
+        }
+        let patience = self.patience(call);
+        let routes: Result<Vec<usize>, Error> = match call.route {
+            Route::Server(index) => set.server(index.get()).map(|_| vec![index.get(); keys.len()]),
+            route => Ok((keys
+                .iter()
+                .map(|key| self.route(&set, &Request::Get(get(key)), route)))
+            .collect()),
+        };
+        match routes {
+            Ok(routes) => set.look_up(keys, with_cas, &routes, patience),
+            Err(error) => Found::of_replies(keys.iter().map(|_| Err(error.clone())).collect()),
+        }
     }
 
     /// Asks, and does not wait: `done` gets the reply, exactly once, from a thread of the client's own or before this

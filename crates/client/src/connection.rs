@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::io::{ErrorKind, Result as IoResult};
 use std::mem;
 use std::os::fd::AsFd;
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,16 +25,18 @@ use std::time::{Duration, Instant};
 use scrubjay_base::sync::whole::{Mutex, MutexGuard};
 use scrubjay_base::sync::yield_now;
 
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Desk, Named};
 pub(crate) use patience::Patience;
 use roles::{Roles, Step};
 pub(crate) use stream::poll;
 use stream::{Stream, Wire};
 pub(crate) use watched::Asked;
 
-use crate::protocol::conversation::Replies;
+use crate::protocol::conversation::{Bundled, Replies};
 use crate::protocol::output::PIECE_LEN_MIN;
-use crate::protocol::{Broken, Conversation, Output, Refused, Reply, Request, Settings, Store, Ticket};
+use crate::protocol::{
+    Broken, Bundle, Conversation, Output, Refused, Reply, Request, Settings, Store, Ticket,
+};
 use crate::standing::Standing;
 
 /// Bytes that are read at once.
@@ -99,28 +102,66 @@ struct Sample {
 
 type Guard<'a> = MutexGuard<'a, State>;
 
-/// Who waits for one reply: whose desk, and what it is called there.
+/// Who waits for one reply, or for those to a bundle: whose desk, and what it is called there.
 #[derive(Clone, Debug)]
 struct Waiter {
     desk: Arc<Desk>,
-    id: u64,
+    ids: Ids,
     /// The request cannot be asked again.
     once: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Ids {
+    One(u64),
+    /// In the order of the bundle's keys.
+    Each(Arc<Vec<u64>>),
 }
 
 impl Waiter {
     fn new(desk: &Arc<Desk>, id: u64, request: &Request<'_>) -> Waiter {
         Waiter {
             desk: desk.clone(),
-            id,
+            ids: Ids::One(id),
             once: is_taken_when_asked(request),
+        }
+    }
+
+    fn of_bundle(desk: &Arc<Desk>, ids: Vec<u64>) -> Waiter {
+        Waiter {
+            desk: desk.clone(),
+            ids: Ids::Each(Arc::new(ids)),
+            once: false,
+        }
+    }
+
+    fn ids(&self) -> &[u64] {
+        match &self.ids {
+            Ids::One(id) => slice::from_ref(id),
+            Ids::Each(ids) => ids,
+        }
+    }
+
+    /// Lays a reply on the desk, for each that is waited for.
+    fn deliver(&self, reply: Delivered) {
+        match &self.ids {
+            Ids::One(id) => self.desk.deliver([(*id, reply)]),
+            Ids::Each(ids) => self.desk.deliver(ids.iter().map(|id| (*id, reply.clone()))),
+        }
+    }
+
+    /// Lays what came of a bundle there.
+    fn deliver_bundled(&self, bundled: Bundled) {
+        match &self.ids {
+            Ids::Each(ids) => self.desk.deliver_bundled(ids.clone(), bundled),
+            Ids::One(_) => debug_assert!(false, "nobody waits for one reply by a bundle"),
         }
     }
 
     fn for_room(desk: &Arc<Desk>) -> Waiter {
         Waiter {
             desk: desk.clone(),
-            id: 0,
+            ids: Ids::One(0),
             once: false,
         }
     }
@@ -191,11 +232,22 @@ impl<W: Wire> Connection<W> {
 
     /// Asks; of some requests it is noted how long what takes.
     fn ask(&self, state: &mut State, request: &mut Request<'_>) -> Result<Ticket, Refused> {
-        if state.sample.is_some() || request.is_quiet() || !self.standing.recorder().is_sampled() {
+        if request.is_quiet() {
             return state.ask(request);
         }
+        self.sample(state, |state| state.ask(request))
+    }
+
+    fn sample(
+        &self,
+        state: &mut State,
+        ask: impl FnOnce(&mut State) -> Result<Ticket, Refused>,
+    ) -> Result<Ticket, Refused> {
+        if state.sample.is_some() || !self.standing.recorder().is_sampled() {
+            return ask(state);
+        }
         let asked = Instant::now();
-        let ticket = state.ask(request)?;
+        let ticket = ask(state)?;
         state.sample = Some(Sample {
             ticket,
             asked,
@@ -443,7 +495,11 @@ impl<W: Wire> Connection<W> {
 
     /// Notes what the time of the sampled request was spent on, if its reply has come.
     fn take_apart(&self, state: &mut State, replies: &Replies) {
-        let is_it = |sample: &mut Sample| replies.iter().any(|(ticket, _)| *ticket == sample.ticket);
+        let bundled = state.conversation.bundled();
+        let is_it = |sample: &mut Sample| {
+            replies.iter().any(|(ticket, _)| *ticket == sample.ticket)
+                || bundled.iter().any(|each| each.ticket == sample.ticket)
+        };
         let heard = state.heard;
         let Some(sample) = state.sample.take_if(is_it) else {
             return;
@@ -479,7 +535,13 @@ impl<W: Wire> Connection<W> {
             if own == Some(ticket) {
                 mine = Some(reply);
             } else {
-                waiter.desk.deliver(waiter.id, reply);
+                waiter.deliver(reply);
+                woken.push(waiter);
+            }
+        }
+        for bundled in state.conversation.take_bundled() {
+            if let Some(waiter) = state.roles.done(bundled.ticket) {
+                waiter.deliver_bundled(bundled);
                 woken.push(waiter);
             }
         }
@@ -569,6 +631,12 @@ impl State {
             sample.taken.get_or_insert_with(Instant::now);
         }
         (self.conversation.take_output(), self.untaken.take())
+    }
+
+    fn ask_bundle(&mut self, bundle: Bundle) -> Result<Ticket, Refused> {
+        let ticket = self.conversation.ask_bundle(bundle)?;
+        self.untaken.get_or_insert(ticket);
+        Ok(ticket)
     }
 
     /// Asks. Only what is large and owned is taken out of the request, so that anything else can be asked again.

@@ -3,15 +3,17 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
-use crate::connection::{Asked, Caller, Connection, Delivered, Desk, Lost, Patience, poll};
+use crate::connection::{Asked, Caller, Connection, Delivered, Desk, Lost, Named, Patience, poll};
 use crate::error::Error;
-use crate::protocol::{Reply, Request};
+use crate::protocol::bundle::PartCame;
+use crate::protocol::{Reply, Request, Value};
 use crate::server::{Found, RETRIES, Server};
 
 /// How long it is waited at most where the system has no more bells to be woken by.
@@ -25,6 +27,13 @@ pub(crate) trait Book {
     fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T>;
     /// Takes what came of it.
     fn done(&mut self, id: u64, result: Result<Reply, Error>);
+    /// Takes a value whose bytes lie there.
+    fn found(&mut self, id: u64, value: Value, place: Range<usize>, bytes: &[u8]) {
+        let bytes = bytes[place].to_vec();
+        self.done(id, Ok(Reply::Value(Value { bytes, ..value })));
+    }
+    /// Takes the bytes of all values that were found since this was called last.
+    fn keep(&mut self, _bytes: Vec<u8>) {}
 }
 
 /// One thread's requests under way.
@@ -35,8 +44,11 @@ pub(crate) struct Gathering {
     /// Connections on which something of ours is outstanding, or has been a moment ago.
     watched: Vec<Arc<Connection>>,
     tray: Vec<(u64, Delivered)>,
+    bundled: Vec<Named>,
     /// May it wait for one server alone, as long as that takes?
     blocking: bool,
+    /// The server that was last found fit to be asked, and when that was.
+    admitted: Option<(usize, Instant)>,
 }
 
 /// What is to be asked of one server.
@@ -66,7 +78,9 @@ impl Gathering {
             queues: servers.iter().map(queue).collect(),
             watched: Vec::new(),
             tray: Vec::new(),
+            bundled: Vec::new(),
             blocking,
+            admitted: None,
         }
     }
 
@@ -76,8 +90,14 @@ impl Gathering {
             return;
         };
         let queue = &mut self.queues[index];
+        if self.admitted == Some((index, patience.since)) {
+            return queue.pending.push_back(id);
+        }
         match queue.server.admit(patience.since) {
-            Ok(()) => queue.pending.push_back(id),
+            Ok(()) => {
+                self.admitted = Some((index, patience.since));
+                queue.pending.push_back(id);
+            }
             Err(error) => book.done(id, Err(error)),
         }
     }
@@ -100,8 +120,13 @@ impl Gathering {
     fn hand_over(&mut self, book: &mut impl Book) {
         let mut tray = mem::take(&mut self.tray);
         let mut again = Vec::new();
-        self.desk.take_all(&mut tray);
+        let mut bundled = mem::take(&mut self.bundled);
+        self.desk.take_all(&mut tray, &mut bundled);
         let now = Instant::now();
+        for named in bundled.drain(..) {
+            self.hand_over_bundled(book, named, now);
+        }
+        self.bundled = bundled;
         for (id, delivered) in tray.drain(..) {
             let Some((index, patience)) = book.find(id) else {
                 continue;
@@ -128,6 +153,46 @@ impl Gathering {
             self.queues[index].pending.push_front(id);
         }
         self.tray = tray;
+    }
+
+    /// Its look-ups are of one server, and were asked together.
+    fn hand_over_bundled(&mut self, book: &mut impl Book, (ids, bundled): Named, now: Instant) {
+        let mut found: Option<(usize, Patience)> = None;
+        let (mut hits, mut misses) = (0, 0);
+        let (parts, bytes) = bundled.came.into_parts();
+        for (id, part) in ids.iter().copied().zip(parts) {
+            let Some((index, patience)) = book.find(id) else {
+                continue;
+            };
+            let queue = &mut self.queues[index];
+            let failed = match (part, &bundled.broken) {
+                (Some(PartCame::Shared(value, place)), _) => {
+                    hits += 1;
+                    found = Some((index, patience));
+                    book.found(id, value, place, &bytes);
+                    continue;
+                }
+                (Some(PartCame::Reply(reply @ (Reply::Value(_) | Reply::Miss))), _) => {
+                    let is_hit = matches!(reply, Reply::Value(_));
+                    hits += u64::from(is_hit);
+                    misses += u64::from(!is_hit);
+                    found = Some((index, patience));
+                    book.done(id, Ok(reply));
+                    continue;
+                }
+                (Some(PartCame::Reply(reply)), _) => queue.server.result(reply),
+                (None, Some(broken)) => Err(queue.server.error(Lost::Broken(broken.clone()), &patience)),
+                // It was given up: who did that knows.
+                (None, None) => continue,
+            };
+            finish(&queue.server, book, id, failed, now);
+        }
+        book.keep(bytes);
+        if let Some((index, patience)) = found {
+            let queue = &mut self.queues[index];
+            queue.lost = 0;
+            queue.server.note_found(hits, misses, patience.since, now);
+        }
     }
 
     fn ask(&mut self, index: usize, book: &mut impl Book) {
@@ -299,9 +364,11 @@ impl Queue {
         book: &mut impl Book,
         done: &mut Vec<(u64, Result<Reply, Error>)>,
     ) -> bool {
-        let mut asking = connection.asking(Instant::now());
+        let mut asking = connection.asking(desk, Instant::now());
         while let Some(id) = self.pending.front().copied() {
-            let asked = book.with_request(id, |request| asking.ask(request, desk, id));
+            let asked = book.find(id).and_then(|(_, patience)| {
+                book.with_request(id, |request| asking.ask(request, id, &patience))
+            });
             match asked {
                 None | Some(Asked::Yes) => {}
                 Some(Asked::Quiet) => done.push((id, Ok(Reply::Alive))),

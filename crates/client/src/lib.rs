@@ -28,6 +28,7 @@ mod failover;
 mod gathering;
 mod health;
 mod idle;
+mod lookups;
 pub mod near;
 pub mod placement;
 pub mod protocol;
@@ -35,6 +36,7 @@ mod server;
 mod set;
 mod standing;
 pub mod statistics;
+#[cfg(feature = "tls")]
 pub mod tls;
 pub mod udp;
 pub mod value;
@@ -44,6 +46,7 @@ pub use client::{Call, Client, Route};
 pub use config::Config;
 pub use error::Error;
 pub use health::State;
+pub use lookups::{Found, Seen};
 
 // The examples of the page for newcomers are built with the documentation's tests.
 #[cfg(doctest)]

@@ -4,10 +4,12 @@
 //!
 //! - [`request`]: what can be asked;
 //! - [`reply`]: what is answered, and why a conversation breaks;
+//! - [`bundle`]: look-ups that are asked and answered as one;
 //! - [`conversation`]: one connection: who waits for what;
 //! - [`probe`]: which form of the protocol a server speaks;
 //! - [`output`]: bytes on their way to the socket.
 
+pub mod bundle;
 pub mod conversation;
 mod encode;
 mod incoming;
@@ -17,6 +19,7 @@ pub mod probe;
 pub mod reply;
 pub mod request;
 
+pub use bundle::Bundle;
 pub use conversation::{Conversation, Order, Settings, Ticket};
 pub use output::Output;
 pub use probe::Probe;

@@ -258,6 +258,11 @@ impl Server {
         self.standing.admit(now)
     }
 
+    /// See [`Standing::note_found`].
+    pub(crate) fn note_found(&self, hits: u64, misses: u64, sent: Instant, now: Instant) {
+        self.standing.note_found(hits, misses, sent, now);
+    }
+
     /// See [`Standing::note`].
     pub(crate) fn note(&self, result: &Result<Reply, Error>, sent: Instant, now: Instant) {
         self.standing.note(result, sent, now);

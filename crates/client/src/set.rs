@@ -12,6 +12,7 @@ use crate::driver::Driver;
 use crate::error::Error;
 use crate::failover::Gutter;
 use crate::idle::Looks;
+use crate::lookups::{self, Found};
 use crate::placement::{self, Placement, Servers};
 use crate::protocol::{Reply, Request};
 use crate::server::Server;
@@ -133,11 +134,17 @@ impl Set {
 
     /// How long these servers are waited for: as the slowest of them may take, if each may take less than the call.
     pub(crate) fn patience_for(&self, routes: &[usize], patience: Patience) -> Patience {
-        let slowest = routes
-            .iter()
-            .map(|server| self.servers[*server].read_timeout())
-            .max_by_key(|time| time.unwrap_or(Duration::MAX));
-        patience.at_most(slowest.flatten())
+        let mut slowest = Duration::ZERO;
+        for server in routes {
+            match self.servers[*server].read_timeout() {
+                Some(time) => slowest = slowest.max(time),
+                None => return patience,
+            }
+        }
+        match routes {
+            [] => patience,
+            _ => patience.at_most(Some(slowest)),
+        }
     }
 
     /// Asks all, each its server of `routes`, and waits until all replies are there or the time is up.
@@ -155,6 +162,19 @@ impl Set {
             routes,
             self.patience_for(routes, patience),
         )
+    }
+
+    /// The same for look-ups of these keys.
+    pub(crate) fn look_up(
+        &self,
+        keys: &[&[u8]],
+        with_cas: bool,
+        routes: &[usize],
+        patience: Patience,
+    ) -> Found {
+        let patience = self.patience_for(routes, patience);
+        let desk = Desk::of_thread(self.process);
+        lookups::look_up(&self.servers, desk, keys, with_cas, routes, patience)
     }
 
     /// The thread for callers who do not wait.

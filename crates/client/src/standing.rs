@@ -121,6 +121,17 @@ impl Standing {
         self.0.changed(change);
     }
 
+    /// As [`Standing::note`] for look-ups that were asked together and got their replies.
+    pub(crate) fn note_found(&self, hits: u64, misses: u64, sent: Instant, now: Instant) {
+        let took = now.saturating_duration_since(sent);
+        self.0.recorder.found(hits, misses, took);
+        if self.0.hook.is_some() {
+            (0..hits + misses).for_each(|_| self.0.tell(What::Answered { took }));
+        }
+        let change = self.0.circuit.succeeded(self.0.at(sent));
+        self.0.changed(change);
+    }
+
     /// A connection was made.
     pub(crate) fn connected(&self, took: Duration) {
         self.0.recorder.connected(took);

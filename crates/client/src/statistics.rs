@@ -194,8 +194,12 @@ impl LiveHistogram {
     }
 
     fn add(&self, time: Duration) {
+        self.add_many(time, 1);
+    }
+
+    fn add_many(&self, time: Duration, count: u64) {
         let nanos = time.as_nanos().min(u128::from(u64::MAX)) as u64;
-        self.0[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
+        self.0[bucket(nanos)].fetch_add(count, Ordering::Relaxed);
     }
 
     fn add_to(&self, sum: &mut Histogram) {
@@ -335,6 +339,15 @@ impl Recorder {
         if !matches!(result, Err(Error::Refused(_) | Error::Down { .. })) {
             part.wait.add(took);
         }
+    }
+
+    /// What came of look-ups that were asked together.
+    pub(crate) fn found(&self, hits: u64, misses: u64, took: Duration) {
+        let part = self.part();
+        add(&part.counters.requests, hits + misses);
+        add(&part.counters.hits, hits);
+        add(&part.counters.misses, misses);
+        part.wait.add_many(took, hits + misses);
     }
 
     pub(crate) fn read(&self, server: String, state: State) -> ServerStatistics {

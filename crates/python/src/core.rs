@@ -176,9 +176,23 @@ impl Core {
     fn look_up_many(&self, keys: &Bound<'_, PyAny>, with_cas: bool) -> PyResult<Py<PyAny>> {
         let objects = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
         let read = self.read_all(&objects)?;
+        let by_key = self.keys.prefix.is_empty() || self.servers == 1;
+        if by_key && self.completions.is_none() {
+            let wire: Vec<&[u8]> = read.iter().map(|key| &*key.wire).collect();
+            let client = self.client();
+            let found = (keys.py()).detach(|| client.look_up(&wire, with_cas, Call::default()));
+            drop(read);
+            let keys_of = objects.into_iter().map(Bound::unbind);
+            let finish = Finish::Values {
+                keys: keys_of.collect(),
+                with_cas,
+            };
+            return finish.run(keys.py(), &self.values, self.raised, Outcome::Found(found));
+        }
         let asks = read.iter().map(|key| {
             let get = Get {
                 with_cas,
+                plain: true,
                 ..Get::new(&key.wire)
             };
             (Request::Get(get), self.route(key))

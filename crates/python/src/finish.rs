@@ -3,8 +3,8 @@
 use pyo3::exceptions::PyKeyError;
 use pyo3::types::{PyAnyMethods, PyBool, PyBytes, PyDict, PyDictMethods, PyList, PyListMethods, PyTuple};
 use pyo3::{Bound, IntoPyObject, Py, PyAny, PyErr, PyResult, Python};
-use scrubjay_client::Error;
 use scrubjay_client::protocol::{Reply, Value};
+use scrubjay_client::{Error, Found, Seen};
 
 use crate::failure;
 use crate::values::Values;
@@ -47,6 +47,7 @@ pub(crate) enum Finish {
 pub(crate) enum Outcome {
     One(Result<Reply, Error>),
     Many(Vec<Result<Reply, Error>>),
+    Found(Found),
 }
 
 /// Which errors are exceptions.
@@ -93,6 +94,7 @@ impl Finish {
         };
         match outcome {
             Outcome::Many(replies) => self.many(py, values, raises, replies),
+            Outcome::Found(found) => self.found(py, values, raises, &found),
             Outcome::One(Err(error)) if raises => Err(failure::of_request(&error)),
             Outcome::One(Err(_)) => self.missed(py),
             Outcome::One(Ok(reply)) => match self.one(py, values, reply) {
@@ -105,9 +107,9 @@ impl Finish {
     fn one(&self, py: Python<'_>, values: &Values, reply: Reply) -> PyResult<Py<PyAny>> {
         match (self, reply) {
             (Finish::Value { key, .. } | Finish::Item { key }, Reply::Value(value)) => {
-                values.decode(py, key, &value)
+                values.decode(py, key, seen(&value))
             }
-            (Finish::ValueCas { key, .. }, Reply::Value(value)) => value_cas(py, values, key, &value),
+            (Finish::ValueCas { key, .. }, Reply::Value(value)) => value_cas(py, values, key, seen(&value)),
             (Finish::Lease { key }, Reply::Value(value)) => lease(py, values, key, &value),
             (Finish::Found, Reply::Value(_)) => Ok(truth(py, true)),
             (_, Reply::Miss) if self.reads() => self.missed(py),
@@ -167,8 +169,8 @@ impl Finish {
                 for (key, reply) in keys.iter().zip(replies) {
                     let object = match reply {
                         Ok(Reply::Miss) => continue,
-                        Ok(Reply::Value(value)) if *with_cas => value_cas(py, values, key, &value),
-                        Ok(Reply::Value(value)) => values.decode(py, key, &value),
+                        Ok(Reply::Value(value)) if *with_cas => value_cas(py, values, key, seen(&value)),
+                        Ok(Reply::Value(value)) => values.decode(py, key, seen(&value)),
                         Ok(reply) => Err(failure::unfit(&reply)),
                         Err(error) => Err(failure::of_request(&error)),
                     };
@@ -197,15 +199,40 @@ impl Finish {
                 PyBool::new(py, true).to_owned().into_any()
             }
         };
-        match failures.first {
-            // Everything that did come goes along: nobody has to ask for it again.
-            Some(error) if raises => {
-                error.value(py).setattr("partial", result)?;
-                error.value(py).setattr("failed", failures.keys)?;
-                Err(error)
+        failures.end(py, raises, result)
+    }
+
+    /// As `many` does with replies to look-ups.
+    fn found(&self, py: Python<'_>, values: &Values, raises: bool, found: &Found) -> PyResult<Py<PyAny>> {
+        let Finish::Values { keys, with_cas } = self else {
+            return self.missed(py);
+        };
+        let mut failures = Failures {
+            first: None,
+            keys: PyList::empty(py),
+        };
+        let dict = PyDict::new(py);
+        for (key, seen) in keys.iter().zip(found.iter()) {
+            let object = match seen {
+                Ok(None) => continue,
+                Ok(Some(seen)) if *with_cas => value_cas(py, values, key, seen),
+                Ok(Some(seen)) => values.decode(py, key, seen),
+                Err(error) => Err(failure::of_request(error)),
+            };
+            match object {
+                Ok(object) => dict.set_item(key, object)?,
+                Err(error) => failures.add(key, error)?,
             }
-            _ => Ok(result.unbind()),
         }
+        failures.end(py, raises, dict.into_any())
+    }
+}
+
+fn seen(value: &Value) -> Seen<'_> {
+    Seen {
+        bytes: &value.bytes,
+        flags: value.flags,
+        cas: value.cas,
     }
 }
 
@@ -219,6 +246,19 @@ impl Failures<'_> {
     fn add(&mut self, key: &Py<PyAny>, error: PyErr) -> PyResult<()> {
         self.first.get_or_insert(error);
         self.keys.append(key)
+    }
+
+    /// What is returned or raised in the end.
+    fn end(self, py: Python<'_>, raises: bool, result: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        match self.first {
+            // Everything that did come goes along: nobody has to ask for it again.
+            Some(error) if raises => {
+                error.value(py).setattr("partial", result)?;
+                error.value(py).setattr("failed", self.keys)?;
+                Err(error)
+            }
+            _ => Ok(result.unbind()),
+        }
     }
 }
 
@@ -238,7 +278,7 @@ fn pair(py: Python<'_>, first: Py<PyAny>, second: Py<PyAny>) -> PyResult<Py<PyAn
     Ok(PyTuple::new(py, [first, second])?.into_any().unbind())
 }
 
-fn value_cas(py: Python<'_>, values: &Values, key: &Py<PyAny>, value: &Value) -> PyResult<Py<PyAny>> {
+fn value_cas(py: Python<'_>, values: &Values, key: &Py<PyAny>, value: Seen<'_>) -> PyResult<Py<PyAny>> {
     let object = values.decode(py, key, value)?;
     // As bytes, as pymemcache has it.
     let cas = value.cas.unwrap_or_default().to_string();
@@ -251,7 +291,7 @@ fn lease(py: Python<'_>, values: &Values, key: &Py<PyAny>, value: &Value) -> PyR
     let object = if is_empty {
         py.None()
     } else {
-        values.decode(py, key, value)?
+        values.decode(py, key, seen(value))?
     };
     let cas = value.cas.into_pyobject(py)?.into_any().unbind();
     let lease = [value.lease.won, value.lease.taken, value.lease.stale];

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError, PyValueError};
 use pyo3::types::{PyAnyMethods, PyBytes, PyBytesMethods, PyInt, PyString, PyStringMethods};
 use pyo3::{Bound, FromPyObject, IntoPyObject, Py, PyAny, PyErr, PyResult, Python};
-use scrubjay_client::protocol;
+use scrubjay_client::Seen;
 use scrubjay_client::value::{
     Choice, Codec, Compression, Contents, Dictionary, Error, Format, Layout, Limits, Packed, profile,
 };
@@ -107,16 +107,11 @@ impl Values {
     }
 
     /// The object that was stored.
-    pub(crate) fn decode(
-        &self,
-        py: Python<'_>,
-        key: &Py<PyAny>,
-        value: &protocol::Value,
-    ) -> PyResult<Py<PyAny>> {
+    pub(crate) fn decode(&self, py: Python<'_>, key: &Py<PyAny>, value: Seen<'_>) -> PyResult<Py<PyAny>> {
         match self {
-            Values::Plain(_) => Ok(PyBytes::new(py, &value.bytes).into_any().unbind()),
+            Values::Plain(_) => Ok(PyBytes::new(py, value.bytes).into_any().unbind()),
             Values::Serde { deserialize, .. } => {
-                deserialize.call1(py, (key, PyBytes::new(py, &value.bytes), value.flags))
+                deserialize.call1(py, (key, PyBytes::new(py, value.bytes), value.flags))
             }
             Values::Typed(typed) => typed.decode(py, value),
         }
@@ -239,12 +234,12 @@ impl Typed {
         Ok(Encoded { bytes, flags })
     }
 
-    fn decode(&self, py: Python<'_>, value: &protocol::Value) -> PyResult<Py<PyAny>> {
+    fn decode(&self, py: Python<'_>, value: Seen<'_>) -> PyResult<Py<PyAny>> {
         let fail = |error: Error| failure::of_value(error.to_string());
         let (contents, _) = self.layout.contents(value.flags).map_err(fail)?;
         let open = || {
             self.layout
-                .open(&value.bytes, value.flags, &self.limits)
+                .open(value.bytes, value.flags, &self.limits)
                 .map_err(fail)
         };
         match contents {
@@ -268,7 +263,7 @@ impl Typed {
                 loads.call1(py, (PyBytes::new(py, &open()?),))
             }
             Contents::Serialized(_) | Contents::Other => {
-                let value = self.layout.decode(&value.bytes, value.flags, &self.limits);
+                let value = self.layout.decode(value.bytes, value.flags, &self.limits);
                 convert::to_object(py, &value.map_err(fail)?)
             }
         }

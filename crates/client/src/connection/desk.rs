@@ -10,6 +10,10 @@ use rustix::event::EventfdFlags;
 use scrubjay_base::sync::whole::{Mutex, MutexGuard, Thread, thread};
 
 use super::Delivered;
+use crate::protocol::conversation::Bundled;
+
+/// What came of a bundle, and what its look-ups are called.
+pub(crate) type Named = (Arc<Vec<u64>>, Bundled);
 
 /// The place of one thread.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(crate) struct Desk {
 #[derive(Debug, Default)]
 struct Tray {
     replies: Vec<(u64, Delivered)>,
+    /// What came of bundles, and what their look-ups are called.
+    bundled: Vec<Named>,
     called: bool,
     asleep: Asleep,
     next_id: u64,
@@ -78,9 +84,14 @@ impl Desk {
         tray.next_id - count
     }
 
-    /// Lays a reply down. The thread is still to be woken.
-    pub(crate) fn deliver(&self, id: u64, reply: Delivered) {
-        self.tray().replies.push((id, reply));
+    /// Lays replies down. The thread is still to be woken.
+    pub(crate) fn deliver(&self, replies: impl IntoIterator<Item = (u64, Delivered)>) {
+        self.tray().replies.extend(replies);
+    }
+
+    /// Lays down what came of a bundle.
+    pub(crate) fn deliver_bundled(&self, ids: Arc<Vec<u64>>, bundled: Bundled) {
+        self.tray().bundled.push((ids, bundled));
     }
 
     /// Makes the thread look again.
@@ -104,13 +115,16 @@ impl Desk {
     /// The reply of this name. All others are nobody's any more.
     pub(crate) fn take(&self, id: u64) -> Option<Delivered> {
         let mut tray = self.tray();
+        tray.bundled.clear();
         let found = tray.replies.drain(..).find(|(each, _)| *each == id);
         found.map(|(_, reply)| reply)
     }
 
     /// All replies.
-    pub(crate) fn take_all(&self, into: &mut Vec<(u64, Delivered)>) {
-        into.append(&mut self.tray().replies);
+    pub(crate) fn take_all(&self, replies: &mut Vec<(u64, Delivered)>, bundled: &mut Vec<Named>) {
+        let mut tray = self.tray();
+        replies.append(&mut tray.replies);
+        bundled.append(&mut tray.bundled);
     }
 
     /// From here on the thread looks at everything; what happens later wakes it.

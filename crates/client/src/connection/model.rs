@@ -12,9 +12,10 @@ use shuttle::sync::{Condvar, Mutex};
 use shuttle::{Runner, scheduler::RandomScheduler, thread};
 
 use super::stream::{Quiet, Wire};
-use super::{Caller, Connection, Desk, Lost, Patience};
+use super::{Asked, Caller, Connection, Delivered, Desk, Lost, Patience};
 use crate::config::Config;
 use crate::placement;
+use crate::protocol::conversation::Bundled;
 use crate::protocol::{Form, Get, Output, Reply, Request, Settings};
 use crate::standing::Standing;
 
@@ -47,12 +48,19 @@ impl State {
         {
             let line: Vec<u8> = self.requests.drain(..at + 2).collect();
             let line = String::from_utf8(line).expect("text");
+            self.left = self.left.map(|left| left - 1);
+            if let Some(keys) = line.trim_end().strip_prefix("get ") {
+                let value = |key: &str| format!("VALUE {key} 0 {}\r\n{key}\r\n", key.len());
+                let values: String = keys.split(' ').map(value).collect();
+                self.replies.extend_from_slice(values.as_bytes());
+                self.replies.extend_from_slice(b"END\r\n");
+                continue;
+            }
             let mut words = line.split_ascii_whitespace().skip(1);
             let key = words.next().expect("a key");
             let opaque = words.find(|word| word.starts_with('O')).expect("a number");
             let reply = format!("VA {} {opaque} k{key}\r\n{key}\r\n", key.len());
             self.replies.extend_from_slice(reply.as_bytes());
-            self.left = self.left.map(|left| left - 1);
         }
     }
 
@@ -131,7 +139,89 @@ impl Wire for Simulated {
     }
 }
 
-/// Three threads with two calls each, some of them without patience.
+/// One call.
+fn get(connection: &Connection<Simulated>, desk: &Arc<Desk>, key: &str, patient: bool) {
+    let caller = Caller {
+        desk,
+        patience: &patience(patient),
+    };
+    let mut request = Request::Get(Get::new(key.as_bytes()));
+    check(connection, connection.call(&mut request, caller), key, patient);
+}
+
+fn patience(patient: bool) -> Patience {
+    Patience::new(
+        Instant::now(),
+        Duration::from_secs(if patient { 3600 } else { 0 }),
+    )
+}
+
+fn check(connection: &Connection<Simulated>, delivered: Delivered, key: &str, patient: bool) {
+    match delivered {
+        Ok(Reply::Value(value)) => assert_eq!(value.bytes, key.as_bytes()),
+        Err(Lost::TimedOut) => assert!(!patient, "{key}"),
+        Err(Lost::Broken(_) | Lost::Unsent) => assert!(connection.is_retired()),
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+/// Three keys at once, as a gathering does it.
+fn get_many(connection: &Connection<Simulated>, desk: &Arc<Desk>, name: &str, patient: bool) {
+    let patience = patience(patient);
+    let keys: Vec<String> = (0..3).map(|number| format!("{name}:{number}")).collect();
+    let first = desk.next_ids(keys.len() as u64);
+    let mut pending: Vec<u64> = (0..3).rev().collect();
+    let mut open = keys.len();
+    let (mut replies, mut bundled) = (Vec::new(), Vec::new());
+    while open > 0 {
+        desk.look();
+        desk.take_all(&mut replies, &mut bundled);
+        for (ids, Bundled { came, broken, .. }) in bundled.drain(..) {
+            for (id, reply) in ids.iter().zip(came.into_replies()) {
+                let lost = || broken.clone().map_or(Lost::TimedOut, Lost::Broken);
+                replies.push((*id, reply.ok_or_else(lost)));
+            }
+        }
+        for (id, delivered) in replies.drain(..) {
+            check(connection, delivered, &keys[(id - first) as usize], patient);
+            open -= 1;
+        }
+        let mut asking = connection.asking(desk, patience.since);
+        while let Some(number) = pending.last().copied() {
+            let mut request = Request::Get(Get {
+                plain: true,
+                ..Get::new(keys[number as usize].as_bytes())
+            });
+            match asking.ask(&mut request, first + number, &patience) {
+                Asked::Yes => drop(pending.pop()),
+                Asked::Full => break,
+                Asked::Retired => {
+                    open -= pending.len();
+                    pending.clear();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        drop(asking);
+        connection.flush();
+        if !patient {
+            // What has come is laid there, and nothing else may come.
+            connection.forget(desk, |_| true);
+            break;
+        }
+        if open > 0 {
+            let caller = Caller {
+                desk,
+                patience: &patience,
+            };
+            connection.wait(caller);
+        }
+    }
+    connection.go(desk);
+    desk.take_all(&mut replies, &mut bundled);
+}
+
+/// Three threads with two calls each, some of them without patience, some for many keys.
 fn threads_on_one_connection() {
     let mut random = thread_rng();
     let wire = Simulated::default();
@@ -153,17 +243,10 @@ fn threads_on_one_connection() {
                 let desk = Desk::new();
                 for (number, patient) in patient.into_iter().enumerate() {
                     let key = format!("{thread}:{number}");
-                    let time = Duration::from_secs(if patient { 3600 } else { 0 });
-                    let caller = Caller {
-                        desk: &desk,
-                        patience: &Patience::new(Instant::now(), time),
-                    };
-                    let mut request = Request::Get(Get::new(key.as_bytes()));
-                    match connection.call(&mut request, caller) {
-                        Ok(Reply::Value(value)) => assert_eq!(value.bytes, key.as_bytes()),
-                        Err(Lost::TimedOut) => assert!(!patient, "{key}"),
-                        Err(Lost::Broken(_) | Lost::Unsent) => assert!(connection.is_retired()),
-                        other => panic!("{key}: {other:?}"),
+                    if thread_rng().gen_bool(0.4) {
+                        get_many(&connection, &desk, &key, patient);
+                    } else {
+                        get(&connection, &desk, &key, patient);
                     }
                 }
             })

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use rustix::event::PollFlags;
 
-use super::stream::Wire;
-use super::{Caller, Connection, Desk, Guard, Waiter};
-use crate::protocol::{Refused, Request};
+use super::stream::{Stream, Wire};
+use super::{Caller, Connection, Desk, Guard, Lost, Patience, Waiter};
+use crate::protocol::{Bundle, Get, Refused, Request};
 
 /// What came of asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,14 +25,31 @@ pub(crate) enum Asked {
 }
 
 /// A connection of which many things are asked at once.
-pub(crate) struct Asking<'a> {
-    connection: &'a Connection,
+pub(crate) struct Asking<'a, W: Wire = Stream> {
+    connection: &'a Connection<W>,
     state: Guard<'a>,
+    desk: &'a Arc<Desk>,
+    open: Option<Open>,
 }
 
-impl Asking<'_> {
-    /// As [`Connection::call`], but only asks.
-    pub(crate) fn ask(&mut self, request: &mut Request<'_>, desk: &Arc<Desk>, id: u64) -> Asked {
+/// Look-ups that are going to be asked as one.
+struct Open {
+    bundle: Bundle,
+    ids: Vec<u64>,
+    /// Of all of them.
+    patience: Patience,
+}
+
+impl<W: Wire> Asking<'_, W> {
+    /// As [`Connection::call`], but only asks: at the latest when this ends. Requests that may take equally long can be one bundle.
+    pub(crate) fn ask(&mut self, request: &mut Request<'_>, id: u64, patience: &Patience) -> Asked {
+        if let Request::Get(get) = request
+            && self.join(get, id, patience)
+        {
+            return Asked::Yes;
+        }
+        self.close();
+        let desk = self.desk;
         let waiter = Waiter::new(desk, id, request);
         match self.connection.ask(&mut self.state, request) {
             Ok(_) if request.is_quiet() => Asked::Quiet,
@@ -51,15 +68,72 @@ impl Asking<'_> {
             Err(refused) => Asked::Refused(refused),
         }
     }
+
+    /// Adds a look-up to the open bundle, or to a new one; false if it has to be asked by itself.
+    fn join(&mut self, get: &Get<'_>, id: u64, patience: &Patience) -> bool {
+        let conversation = &self.state.conversation;
+        if let Some(open) = &mut self.open
+            && (open.patience.since, open.patience.until) == (patience.since, patience.until)
+            && conversation.add(&mut open.bundle, get)
+        {
+            open.ids.push(id);
+            return true;
+        }
+        self.close();
+        let conversation = &self.state.conversation;
+        let Some(mut bundle) = conversation.bundle(get) else {
+            return false;
+        };
+        let joined = !conversation.wants_closing() && conversation.add(&mut bundle, get);
+        let ids = vec![id];
+        self.open = joined.then_some(Open {
+            bundle,
+            ids,
+            patience: *patience,
+        });
+        joined
+    }
+
+    /// Asks what is open.
+    fn close(&mut self) {
+        let Some(Open { bundle, ids, .. }) = self.open.take() else {
+            return;
+        };
+        let (connection, state) = (self.connection, &mut *self.state);
+        let (asked, waiter) = match bundle.only() {
+            Some(get) => {
+                let mut request = Request::Get(get);
+                let waiter = Waiter::new(self.desk, ids[0], &request);
+                (connection.ask(state, &mut request), waiter)
+            }
+            None => {
+                let waiter = Waiter::of_bundle(self.desk, ids);
+                (connection.sample(state, |state| state.ask_bundle(bundle)), waiter)
+            }
+        };
+        match asked {
+            Ok(ticket) => state.roles.wait(ticket, waiter),
+            // It was asked whether that can be, under the same lock; should it not be so, others may do.
+            Err(_) => waiter.deliver(Err(Lost::Unsent)),
+        }
+    }
 }
 
-impl Connection {
-    pub(crate) fn asking(&self, now: Instant) -> Asking<'_> {
+impl<W: Wire> Drop for Asking<'_, W> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<W: Wire> Connection<W> {
+    pub(crate) fn asking<'a>(&'a self, desk: &'a Arc<Desk>, now: Instant) -> Asking<'a, W> {
         let mut state = self.lock();
         self.look_at_idle(&mut state, now);
         Asking {
             connection: self,
             state,
+            desk,
+            open: None,
         }
     }
 
@@ -119,19 +193,24 @@ impl Connection {
         }
     }
 
-    /// Nobody at this desk waits any more for what `is_it` says.
+    /// Nobody at this desk waits any more for what `is_it` says; a bundle is waited for as long as one of its look-ups is. What has
+    /// come of one that is not is laid there.
     pub(crate) fn forget(&self, desk: &Arc<Desk>, is_it: impl Fn(u64) -> bool) {
         let mut state = self.lock();
         let tickets: Vec<_> = state
             .roles
             .waiting()
-            .filter(|(_, waiter)| Arc::ptr_eq(&waiter.desk, desk) && is_it(waiter.id))
+            .filter(|(_, waiter)| Arc::ptr_eq(&waiter.desk, desk) && waiter.ids().iter().all(|id| is_it(*id)))
             .map(|(ticket, _)| ticket)
             .collect();
         for ticket in &tickets {
-            state.roles.done(*ticket);
+            let waiter = state.roles.done(*ticket);
             state.conversation.cancel(*ticket);
             state.sample.take_if(|sample| sample.ticket == *ticket);
+            // What has come of a bundle; this thread looks at its desk in any case.
+            for (bundled, waiter) in state.conversation.take_bundled().into_iter().zip(waiter) {
+                waiter.deliver_bundled(bundled);
+            }
         }
         if !tickets.is_empty() {
             self.retire_if_silent(&state);

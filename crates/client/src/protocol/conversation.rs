@@ -2,12 +2,16 @@
 //! for good; nobody gets a reply on suspicion. It leaves out sockets, clocks (who waits no longer says so) and the choice of
 //! connections.
 
+mod bundled;
 mod receive;
 
 use std::collections::VecDeque;
 use std::mem;
 
+pub use bundled::Bundled;
+
 use super::Form;
+use super::bundle::Arriving;
 use super::encode;
 use super::incoming::Incoming;
 use super::output::Output;
@@ -70,7 +74,8 @@ impl Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// Replies that have come: each ticket at most once.
+/// Replies that have come: each ticket at most once. What came of bundles is told by [`Conversation::take_bundled`], unless it is
+/// nothing but an error.
 pub type Replies = Vec<(Ticket, Result<Reply, Broken>)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +88,7 @@ enum Kind {
     Noop,
     Version,
     Flush,
+    Bundle,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +113,10 @@ struct Exchange {
     answered: bool,
     /// Classic gets: the last key of its line.
     ends_line: bool,
+    /// The look-ups, if it is more than one.
+    bundle: Option<Box<Arriving>>,
+    /// Requests that it counts for.
+    count: usize,
     /// Bytes that it counts for.
     len: usize,
 }
@@ -115,6 +125,8 @@ struct Exchange {
 #[derive(Debug)]
 struct Head {
     index: usize,
+    /// Which one of a bundle.
+    part: usize,
     value: Value,
 }
 
@@ -142,10 +154,14 @@ pub struct Conversation {
     open_gets: Option<OpenGets>,
     /// Silent requests at the end of the exchanges.
     silent_run: usize,
+    /// Requests that the exchanges are, and those of them that are unanswered.
+    requests: usize,
     unanswered: usize,
     outstanding_bytes: usize,
     cancelled: usize,
     quiet_errors: u64,
+    /// What came of bundles, to be taken.
+    bundled: Vec<Bundled>,
     broken: Option<Broken>,
 }
 
@@ -162,10 +178,12 @@ impl Conversation {
             head: None,
             open_gets: None,
             silent_run: 0,
+            requests: 0,
             unanswered: 0,
             outstanding_bytes: 0,
             cancelled: 0,
             quiet_errors: 0,
+            bundled: Vec::new(),
             broken: None,
         }
     }
@@ -222,7 +240,7 @@ impl Conversation {
         }
         let bytes = self.outstanding_bytes.saturating_add(request_len(request));
         let over = bytes > settings.outstanding_bytes_max && self.unanswered > 0;
-        if over || self.exchanges.len() >= settings.outstanding_max {
+        if over || self.requests >= settings.outstanding_max {
             return Err(Refused::Full);
         }
         Ok(())
@@ -249,8 +267,11 @@ impl Conversation {
             silent,
             answered: false,
             ends_line: true,
+            bundle: None,
+            count: 1,
             len,
         });
+        self.requests += 1;
         self.unanswered += 1;
         self.outstanding_bytes += len;
         self.silent_run = if silent { self.silent_run + 1 } else { 0 };
@@ -331,7 +352,8 @@ impl Conversation {
         let waited = exchange.listener == Listener::Caller;
         if waited {
             exchange.listener = Listener::Gone;
-            self.cancelled += 1;
+            self.cancelled += exchange.count;
+            self.give_up_bundle(index);
         }
         waited
     }
@@ -340,8 +362,8 @@ impl Conversation {
     /// have not come in time. As long as that is so, it takes no requests.
     pub fn wants_closing(&self) -> bool {
         // Answered ones wait behind one that is not, and there is no room for others.
-        let blocked = self.exchanges.len() >= self.settings.outstanding_max
-            && self.unanswered < self.exchanges.len()
+        let blocked = self.requests >= self.settings.outstanding_max
+            && self.unanswered < self.requests
             && self
                 .exchanges
                 .front()
@@ -397,10 +419,18 @@ impl Conversation {
         for (index, exchange) in self.exchanges.drain(..).enumerate() {
             if exchange.listener == Listener::Caller && !exchange.answered {
                 let ticket = Ticket(self.first.wrapping_add(index as u64));
-                replies.push((ticket, Err(broken.clone())));
+                match exchange.bundle.and_then(|mut bundle| bundle.give_up()) {
+                    Some(came) => self.bundled.push(Bundled {
+                        ticket,
+                        came,
+                        broken: Some(broken.clone()),
+                    }),
+                    None => replies.push((ticket, Err(broken.clone()))),
+                }
             }
         }
         self.taken = 0;
+        self.requests = 0;
         self.unanswered = 0;
         self.outstanding_bytes = 0;
         self.cancelled = 0;
@@ -426,18 +456,19 @@ impl Conversation {
         let exchange = &mut self.exchanges[index];
         debug_assert!(!exchange.answered);
         exchange.answered = true;
-        self.unanswered -= 1;
+        self.unanswered -= exchange.count;
         self.outstanding_bytes -= exchange.len;
         match exchange.listener {
             Listener::Caller => replies.push((Ticket(self.first.wrapping_add(index as u64)), Ok(reply))),
-            Listener::Gone => self.cancelled -= 1,
+            Listener::Gone => self.cancelled -= exchange.count,
             Listener::Nobody => self.quiet_errors += u64::from(matches!(reply, Reply::Error(_))),
         }
     }
 
     /// Drops what is answered from the front.
     fn retire(&mut self) {
-        while self.exchanges.front().is_some_and(|exchange| exchange.answered) {
+        while let Some(exchange) = self.exchanges.front().filter(|exchange| exchange.answered) {
+            self.requests -= exchange.count;
             self.exchanges.pop_front();
             self.first = self.first.wrapping_add(1);
             self.taken -= 1;

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::Form;
+use super::bundle::Bundle;
 use super::output::{Output, PIECE_LEN_MIN};
 use super::request::{Arith, Delete, Get, Request, Store, StoreMode, Touch, needs_base64};
 
@@ -128,6 +130,28 @@ fn meta_end(out: &mut Vec<u8>, opaque: u64, silent: bool) {
     }
     unsigned_token(out, b" O", opaque);
     out.extend_from_slice(b"\r\n");
+}
+
+/// Appends look-ups as one.
+pub(super) fn bundle(out: &mut Vec<u8>, bundle: &Bundle, form: Form, opaque: u64) {
+    let in_line = bundle.in_line(form);
+    let mut keys = bundle.keys.iter();
+    if in_line > 0 {
+        out.extend_from_slice(if bundle.with_cas { b"gets" } else { b"get" });
+        keys.by_ref().take(in_line).for_each(|key| word(out, key));
+        out.extend_from_slice(b"\r\n");
+    }
+    let mut end = if bundle.with_cas {
+        b" v f k c".to_vec()
+    } else {
+        b" v f k".to_vec()
+    };
+    meta_end(&mut end, opaque, false);
+    for key in keys {
+        out.extend_from_slice(b"mg ");
+        out.extend_from_slice(key);
+        out.extend_from_slice(&end);
+    }
 }
 
 /// Appends a request as a classic command.

@@ -40,6 +40,11 @@ pub(super) enum Piece<'a> {
 }
 
 impl Incoming {
+    /// Whether what follows begins a line.
+    pub(super) fn is_between(&self) -> bool {
+        self.block.is_none() && self.line.is_empty()
+    }
+
     /// What follows is a data block; its bytes are kept if they are `wanted`.
     pub(super) fn expect_block(&mut self, len: usize, wanted: bool) {
         self.block = Some(Block {

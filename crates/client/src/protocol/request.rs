@@ -50,6 +50,11 @@ pub struct Get<'a> {
     pub vivify: Option<i64>,
     /// One asker wins if fewer seconds than these are left. Meta only.
     pub recache_below: Option<u32>,
+    /// Whether somebody is to refill it is of no interest: where many such look-ups are asked at once, their [`Lease`] may be left
+    /// out, which costs the server and the wire less.
+    ///
+    /// [`Lease`]: super::Lease
+    pub plain: bool,
 }
 
 impl<'a> Get<'a> {
@@ -62,6 +67,7 @@ impl<'a> Get<'a> {
             touch: None,
             vivify: None,
             recache_below: None,
+            plain: false,
         }
     }
 }
@@ -286,7 +292,9 @@ impl<'a> Request<'a> {
 
 /// Whether a key's bytes would break a line.
 pub(super) fn needs_base64(key: &[u8]) -> bool {
-    key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f)
+    // All bytes are looked at, many at once.
+    key.iter()
+        .fold(false, |found, byte| found | (*byte <= b' ') | (*byte == 0x7f))
 }
 
 /// Why a request was not taken. Nothing of it has been written.

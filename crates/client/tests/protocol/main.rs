@@ -1,17 +1,18 @@
 //! Random requests, random cuts, random order, random damage: each ticket gets its own reply, once, or none.
 
+mod bundles;
 mod model;
 mod rules;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Model, Server, TOO_LARGE};
 use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
-use scrubjay_client::protocol::conversation::Replies;
+use scrubjay_client::protocol::conversation::{Bundled, Replies};
 use scrubjay_client::protocol::{
-    Arith, Broken, Conversation, Delete, Form, Get, Order, Refused, Reply, Request, Settings, Store,
-    StoreMode, Ticket, Touch,
+    Arith, Broken, Conversation, Delete, Form, Get, Lease, Order, Refused, Reply, Request, Settings, Store,
+    StoreMode, Ticket, Touch, Value,
 };
 
 /// Keys that no few spoilt bytes make one another; values begin with theirs. The last one needs base64.
@@ -33,6 +34,12 @@ enum Step {
         number: u8,
         quiet: bool,
     },
+    /// Look-ups as one.
+    AskMany {
+        keys: Vec<usize>,
+        with_cas: bool,
+        plain: bool,
+    },
     /// The output goes to the server.
     Send,
     /// So many bytes of replies arrive.
@@ -52,8 +59,16 @@ fn steps(classic: bool) -> impl Strategy<Value = Vec<Step>> {
                 quiet,
             }
         });
+    let ask_many = (vec(0..keys, 1..7), any::<bool>(), any::<bool>()).prop_map(|(keys, with_cas, plain)| {
+        Step::AskMany {
+            keys,
+            with_cas,
+            plain,
+        }
+    });
     let step = prop_oneof![
         8 => ask,
+        2 => ask_many,
         1 => Just(Step::Send),
         2 => (1..200usize).prop_map(Step::Receive),
         1 => (0..8usize).prop_map(Step::Cancel),
@@ -131,6 +146,17 @@ fn request<'a>(settings: &Settings, verb: u8, key: &'a str, number: u8, quiet: b
     }
 }
 
+/// A line of classic gets does not tell who refills.
+fn without_lease(reply: Reply) -> Reply {
+    match reply {
+        Reply::Value(value) => Reply::Value(Value {
+            lease: Lease::default(),
+            ..value
+        }),
+        reply => reply,
+    }
+}
+
 /// A conversation with a server at its other end.
 struct Run {
     settings: Settings,
@@ -140,7 +166,10 @@ struct Run {
     oracle: Model,
     expected: BTreeMap<Ticket, Reply>,
     keys: BTreeMap<Ticket, String>,
+    /// Of bundles: the keys, and what is expected.
+    many: BTreeMap<Ticket, Vec<(String, Reply)>>,
     latest: Vec<Ticket>,
+    given_up: BTreeSet<Ticket>,
     quiet_errors: u64,
     /// Replies the server still holds back, and bytes under way.
     held: Vec<Vec<u8>>,
@@ -158,7 +187,9 @@ impl Run {
             oracle: Model::default(),
             expected: BTreeMap::new(),
             keys: BTreeMap::new(),
+            many: BTreeMap::new(),
             latest: Vec::new(),
+            given_up: BTreeSet::new(),
             quiet_errors: 0,
             held: Vec::new(),
             wire: Vec::new(),
@@ -198,6 +229,48 @@ impl Run {
         self.latest.push(ticket);
     }
 
+    fn ask_many(&mut self, keys: &[usize], with_cas: bool, plain: bool) {
+        let get = |key: usize| Get {
+            with_cas,
+            plain,
+            ..Get::new(KEYS[key].as_bytes())
+        };
+        let Some(mut bundle) = self.conversation.bundle(&get(keys[0])) else {
+            return self.ask(&Request::Get(get(keys[0])));
+        };
+        let fits = |key: &usize| self.conversation.add(&mut bundle, &get(*key));
+        let keys: Vec<usize> = keys.iter().copied().filter(fits).collect();
+        if keys.is_empty() {
+            return self.send();
+        }
+        let ticket = match self.conversation.ask_bundle(bundle) {
+            Ok(ticket) => ticket,
+            Err(refused) => return assert_eq!(refused, Refused::Closing),
+        };
+        let expected = keys.into_iter().map(|key| {
+            let reply = self.oracle.execute(&Request::Get(get(key)));
+            (KEYS[key].to_owned(), without_lease(reply))
+        });
+        let expected = expected.collect();
+        self.many.insert(ticket, expected);
+        self.latest.push(ticket);
+    }
+
+    /// What came of bundles is right as far as it came. Gives whose it is.
+    fn check_bundled(&mut self) -> Vec<Ticket> {
+        let came = self.conversation.take_bundled();
+        for Bundled { ticket, came, .. } in &came {
+            let replies = came.clone().into_replies();
+            let expected = &self.many[ticket];
+            assert_eq!(expected.len(), replies.len());
+            for ((key, expected), reply) in expected.iter().zip(replies) {
+                let reply = reply.map(without_lease);
+                assert!(reply.is_none_or(|reply| reply == *expected), "{key}");
+            }
+        }
+        came.into_iter().map(|each| each.ticket).collect()
+    }
+
     fn send(&mut self) {
         let output = self.conversation.take_output();
         let bytes: Vec<u8> = output.slices().flatten().copied().collect();
@@ -234,6 +307,11 @@ impl Run {
             } => {
                 self.ask(&request(&self.settings, *verb, KEYS[*key], *number, *quiet));
             }
+            Step::AskMany {
+                keys,
+                with_cas,
+                plain,
+            } => self.ask_many(keys, *with_cas, *plain),
             Step::Send => self.send(),
             Step::Receive(len) => self.receive(*len)?,
             Step::Cancel(back) => {
@@ -241,6 +319,7 @@ impl Run {
                     && self.conversation.cancel(*ticket)
                 {
                     self.expected.remove(ticket);
+                    self.given_up.insert(*ticket);
                 }
             }
         }
@@ -286,6 +365,23 @@ fn everybody_gets_their_own(way: usize, steps: &[Step], first: u64, chance: u64)
         .collect();
     assert_eq!(got.len(), run.replies.len(), "a ticket was answered twice");
     assert_eq!(got, run.expected);
+    let bundled: BTreeMap<Ticket, bool> = (run.conversation.bundled().iter())
+        .map(|each| {
+            (
+                each.ticket,
+                each.came.clone().into_replies().iter().all(Option::is_some),
+            )
+        })
+        .collect();
+    let came = run.check_bundled();
+    assert_eq!(came.len(), bundled.len(), "a bundle was answered twice");
+    for ticket in run.many.keys() {
+        let is_whole = bundled.get(ticket).copied();
+        assert!(
+            is_whole == Some(true) || run.given_up.contains(ticket),
+            "{ticket:?}"
+        );
+    }
     assert_eq!(run.conversation.quiet_errors(), run.quiet_errors);
     assert!(!run.conversation.is_awaited());
     if run.conversation.broken().is_none() {
@@ -361,17 +457,31 @@ impl Damage {
 
 /// A value given to a ticket must not be one of another key. In the classic form nothing tells a value's line that is patched
 /// together out of two from a whole one: there, whole lines are lost, not parts of them.
-fn nobody_gets_anothers(way: usize, steps: &[Step], damages: &[Damage], first: u64, chance: u64) {
+fn nobody_gets_anothers(
+    way: usize,
+    plain: bool,
+    steps: &[Step],
+    damages: &[Damage],
+    first: u64,
+    chance: u64,
+) {
     let (form, order) = WAYS[way];
+    let classic = form == Form::Classic || plain;
+    let mut steps = steps.to_vec();
+    for step in &mut steps {
+        if let Step::AskMany { plain: each, .. } = step {
+            *each = plain;
+        }
+    }
     let mut run = Run::new(settings(form, order, first), chance);
     let mut broken = false;
-    for step in steps {
+    for step in &steps {
         broken = broken || run.step(step).is_err();
     }
     run.send();
     run.let_go(0);
     for damage in damages {
-        damage.spoil(&mut run.wire, form == Form::Classic);
+        damage.spoil(&mut run.wire, classic);
     }
     let shown = run.wire.escape_ascii().to_string();
     broken = broken || run.receive(usize::MAX).is_err();
@@ -382,7 +492,13 @@ fn nobody_gets_anothers(way: usize, steps: &[Step], damages: &[Damage], first: u
             answered.insert(*ticket, ()).is_none(),
             "{ticket:?} was answered twice"
         );
-        let own = run.keys.get(ticket).expect("no reply without a ticket");
+        let Some(own) = run.keys.get(ticket) else {
+            assert!(
+                run.many.contains_key(ticket) && reply.is_err(),
+                "no reply without a ticket"
+            );
+            continue;
+        };
         let Ok(Reply::Value(value)) = reply else {
             continue;
         };
@@ -393,6 +509,23 @@ fn nobody_gets_anothers(way: usize, steps: &[Step], damages: &[Damage], first: u
             );
         }
     }
+    for Bundled { ticket, came, .. } in run.conversation.take_bundled() {
+        let whole_or_given_up = answered.insert(ticket, ()).is_none();
+        assert!(whole_or_given_up, "{ticket:?} was answered twice");
+        for ((own, _), reply) in run.many[&ticket].iter().zip(came.into_replies()) {
+            let Some(Reply::Value(value)) = reply else {
+                continue;
+            };
+            for other in KEYS.iter().filter(|key| *key != own) {
+                assert!(
+                    !value.bytes.starts_with(other.as_bytes()),
+                    "{own} got the value of {other}: {value:?} out of {shown}"
+                );
+            }
+        }
+    }
+    let not_given_up = |ticket: &&Ticket| !run.given_up.contains(*ticket);
+    assert!((run.many.keys().filter(not_given_up)).all(|ticket| answered.contains_key(ticket)));
     // Cancelled ones are not answered; all others are, if only to say that the connection has ended.
     assert!(run.expected.keys().all(|ticket| answered.contains_key(ticket)));
     assert!(run.conversation.feed(b"MN\r\n", &mut Vec::new()).is_err());
@@ -419,9 +552,9 @@ proptest! {
 
     #[test]
     fn no_ticket_gets_a_value_of_another_key_whatever_is_spoilt(
-        way in 0..3usize, steps in steps(true), damages in vec(damage(), 1..5), first: u64, chance: u64,
+        way in 0..3usize, plain: bool, steps in steps(true), damages in vec(damage(), 1..5), first: u64, chance: u64,
     ) {
-        nobody_gets_anothers(way, &steps, &damages, first, chance);
+        nobody_gets_anothers(way, plain, &steps, &damages, first, chance);
     }
 
     #[test]

@@ -235,6 +235,7 @@ impl Server {
                 touch: signed(b'T'),
                 vivify: signed(b'N'),
                 recache_below: None,
+                plain: false,
             }),
             b"ms" => Request::Store(Store {
                 key,

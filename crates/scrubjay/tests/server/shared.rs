@@ -1,5 +1,6 @@
 //! The client's shared connections against the real server: many threads, batches, time-outs, ends of connections, forks.
 
+mod bundles;
 pub mod chaos;
 mod wrong_values;
 

@@ -13,6 +13,9 @@ impl Conversation {
     /// Cuts bytes into pieces and handles each.
     pub(super) fn feed_pieces(&mut self, mut bytes: &[u8], replies: &mut Replies) -> Result<(), Broken> {
         while !bytes.is_empty() {
+            if self.incoming.is_between() && self.is_bundle_next() {
+                self.take_values(&mut bytes);
+            }
             match self.incoming.take(&mut bytes)? {
                 None => {}
                 Some(Piece::Block(block)) => self.handle_block(block, replies)?,
@@ -20,6 +23,7 @@ impl Conversation {
                     let parsed =
                         line::parse(&text).ok_or_else(|| Broken::Unreadable(Broken::shown(&text)))?;
                     match self.settings.form {
+                        _ if self.is_bundle_next() => self.handle_bundle(parsed, &text)?,
                         Form::Meta => self.handle_meta(parsed, &text, replies)?,
                         Form::Classic => self.handle_classic(parsed, &text, replies)?,
                     }
@@ -187,13 +191,26 @@ impl Conversation {
         }
         self.incoming
             .expect_block(len, exchange.listener == Listener::Caller);
-        self.head = Some(Head { index, value });
+        self.head = Some(Head {
+            index,
+            part: 0,
+            value,
+        });
         Ok(())
     }
 
     fn handle_block(&mut self, block: Vec<u8>, replies: &mut Replies) -> Result<(), Broken> {
-        let Head { index, mut value } = self.head.take().expect("a block is expected behind a head only");
+        let Head {
+            index,
+            part,
+            mut value,
+        } = self.head.take().expect("a block is expected behind a head only");
         let exchange = &self.exchanges[index];
+        if exchange.kind == Kind::Bundle {
+            value.bytes = block;
+            self.put_into_bundle(part, Reply::Value(value));
+            return Ok(());
+        }
         let reply = if exchange.kind == Kind::Arith && exchange.listener == Listener::Caller {
             let number = line::parse_number(&block);
             Reply::Number(number.ok_or_else(|| Broken::Unreadable(Broken::shown(&block)))?)

@@ -174,7 +174,9 @@ fn reply_len(input: &[u8]) -> Option<usize> {
     let text = String::from_utf8_lossy(&input[..line]);
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let value = match words.as_slice() {
-        ["VA", len, ..] => len.parse::<usize>().expect("a server without faults") + 2,
+        ["VA", len, ..] | ["VALUE", _, _, len, ..] => {
+            len.parse::<usize>().expect("a server without faults") + 2
+        }
         _ => 0,
     };
     (input.len() >= line + value).then_some(line + value)

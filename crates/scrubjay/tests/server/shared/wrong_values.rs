@@ -85,10 +85,12 @@ fn work(client: &Client, requests: u64, seed: u64, tally: &Tally) {
             1 => {
                 let keys: Vec<String> = (0..1 + chance.below(20)).map(|_| name(&mut chance)).collect();
                 asked += keys.len() as u64 - 1;
-                let gets = keys
-                    .iter()
-                    .map(|key| Request::Get(Get::new(key.as_bytes())))
-                    .collect();
+                let plain = chance.below(2) == 0;
+                let get = |key| Get {
+                    plain,
+                    ..Get::new(key)
+                };
+                let gets = keys.iter().map(|key| Request::Get(get(key.as_bytes()))).collect();
                 for (key, reply) in keys.iter().zip(client.call_all(gets, call)) {
                     tally.add(key, reply);
                 }

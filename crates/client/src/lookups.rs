@@ -1,0 +1,197 @@
+//! Look-ups of many keys for one thread, which waits for all of them. Their values stay where they were put together as they came,
+//! and are looked at there: who makes something else of each at once pays for no memory in between.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::batch::{Ending, finish, spread};
+use crate::connection::{Desk, Patience};
+use crate::error::Error;
+use crate::gathering::{Book, Gathering};
+use crate::protocol::{Get, Reply, Request, Value};
+use crate::server::Server;
+
+/// What came of looking up many keys, in their order.
+#[derive(Debug, Default)]
+pub struct Found {
+    parts: Vec<Part>,
+    /// Where values lie.
+    bytes: Vec<Vec<u8>>,
+}
+
+#[derive(Debug)]
+enum Part {
+    Open,
+    Miss,
+    Seen(Place),
+    Failed(Box<Error>),
+}
+
+/// A value, and where its bytes are.
+#[derive(Debug)]
+struct Place {
+    bytes: usize,
+    start: usize,
+    len: usize,
+    flags: u32,
+    cas: Option<u64>,
+}
+
+/// A value, where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// The client's flags.
+    pub flags: u32,
+    /// The CAS number, if it was asked for.
+    pub cas: Option<u64>,
+}
+
+impl Found {
+    /// What came of each key: a value, nothing, or the error.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<Option<Seen<'_>>, &Error>> {
+        self.parts.iter().map(|part| match part {
+            Part::Open | Part::Miss => Ok(None),
+            Part::Seen(place) => Ok(Some(Seen {
+                bytes: &self.bytes[place.bytes][place.start..place.start + place.len],
+                flags: place.flags,
+                cas: place.cas,
+            })),
+            Part::Failed(error) => Err(&**error),
+        })
+    }
+
+    /// What came, from replies.
+    pub(crate) fn of_replies(replies: Vec<Result<Reply, Error>>) -> Found {
+        let mut found = Found::default();
+        for reply in replies {
+            let part = found.part(reply);
+            found.parts.push(part);
+        }
+        found
+    }
+
+    fn part(&mut self, reply: Result<Reply, Error>) -> Part {
+        match reply {
+            Ok(Reply::Value(value)) => {
+                let place = Place {
+                    bytes: self.bytes.len(),
+                    start: 0,
+                    len: value.bytes.len(),
+                    flags: value.flags,
+                    cas: value.cas,
+                };
+                self.bytes.push(value.bytes);
+                Part::Seen(place)
+            }
+            Ok(_) => Part::Miss,
+            Err(error) => Part::Failed(Box::new(error)),
+        }
+    }
+}
+
+/// The keys and what has come of them.
+struct Lookups<'a> {
+    keys: &'a [&'a [u8]],
+    with_cas: bool,
+    queues: Vec<usize>,
+    found: Found,
+    /// Which place is kept for the bytes of values that have just been found.
+    kept: Option<usize>,
+    /// Without a result.
+    left: usize,
+    patience: Patience,
+    /// What the first one is called.
+    first: u64,
+}
+
+/// Asks for all keys, each at its server of `routes`, and waits until all replies are there or the time is up.
+pub(crate) fn look_up(
+    servers: &[Arc<Server>],
+    desk: Arc<Desk>,
+    keys: &[&[u8]],
+    with_cas: bool,
+    routes: &[usize],
+    patience: Patience,
+) -> Found {
+    let (queues, used) = spread(servers, routes);
+    let mut lookups = Lookups {
+        with_cas,
+        queues,
+        found: Found {
+            parts: keys.iter().map(|_| Part::Open).collect(),
+            bytes: Vec::new(),
+        },
+        kept: None,
+        left: keys.len(),
+        patience,
+        first: desk.next_ids(keys.len() as u64),
+        keys,
+    };
+    let ids = lookups.first..lookups.first + keys.len() as u64;
+    finish(Gathering::new(&used, desk, true), &mut lookups, ids, patience);
+    lookups.found
+}
+
+impl Lookups<'_> {
+    /// Which one this is, if it has no result.
+    fn index(&self, id: u64) -> Option<usize> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        let part = self.found.parts.get(index)?;
+        matches!(part, Part::Open).then_some(index)
+    }
+}
+
+impl Ending for Lookups<'_> {
+    fn has_ended(&self) -> bool {
+        self.left == 0
+    }
+}
+
+impl Book for Lookups<'_> {
+    fn find(&self, id: u64) -> Option<(usize, Patience)> {
+        Some((self.queues[self.index(id)?], self.patience))
+    }
+
+    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T> {
+        let get = Get {
+            with_cas: self.with_cas,
+            plain: true,
+            ..Get::new(self.keys[self.index(id)?])
+        };
+        Some(act(&mut Request::Get(get)))
+    }
+
+    fn done(&mut self, id: u64, result: Result<Reply, Error>) {
+        if let Some(index) = self.index(id) {
+            self.found.parts[index] = self.found.part(result);
+            self.left -= 1;
+        }
+    }
+
+    fn found(&mut self, id: u64, value: Value, place: Range<usize>, _bytes: &[u8]) {
+        let Some(index) = self.index(id) else {
+            return;
+        };
+        let all = &mut self.found.bytes;
+        let bytes = *self.kept.get_or_insert_with(|| {
+            all.push(Vec::new());
+            all.len() - 1
+        });
+        self.found.parts[index] = Part::Seen(Place {
+            bytes,
+            start: place.start,
+            len: place.len(),
+            flags: value.flags,
+            cas: value.cas,
+        });
+        self.left -= 1;
+    }
+
+    fn keep(&mut self, bytes: Vec<u8>) {
+        if let Some(kept) = self.kept.take() {
+            self.found.bytes[kept] = bytes;
+        }
+    }
+}

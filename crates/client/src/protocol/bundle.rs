@@ -1,0 +1,402 @@
+//! Look-ups that one caller asks together and that are answered together: one exchange for all of them instead of one each. In
+//! which bytes they are asked depends on what is wanted of them; that each reply is its own key's is told by [`Arriving`].
+
+use std::mem;
+use std::ops::Range;
+
+use super::Form;
+use super::reply::{Reply, Value};
+use super::request::{Get, KEY_LEN_MAX, needs_base64};
+
+/// Most keys of one, so that others on the connection are not kept waiting for long.
+const KEYS_MAX: usize = 128;
+/// Most bytes of its keys: servers of long ago read no longer lines.
+const LEN_MAX: usize = 2000;
+/// Bits by which it is told that a key is not here yet.
+const SEEN_BITS: u32 = 11;
+const SEEN_WORDS: usize = 1 << (SEEN_BITS - 6);
+
+/// Most bytes of a value that shares its memory with the others of its bundle, and most that is taken for them before they come.
+const SHARED_LEN_MAX: usize = 1024;
+const SHARED_START_MAX: usize = 64 * 1024;
+
+/// How it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// All keys in one line of classic gets; where meta commands are spoken the last one by itself, by a meta command that bears
+    /// the number of the exchange: so it is certain which replies end here.
+    Line,
+    /// Each by a meta command of its own, all with the number of the exchange.
+    Each,
+}
+
+/// Look-ups to be asked as one. No key is here twice: a server may answer it once.
+#[derive(Debug)]
+pub struct Bundle {
+    pub(super) style: Style,
+    pub(super) with_cas: bool,
+    pub(super) keys: Keys,
+    seen: [u64; SEEN_WORDS],
+}
+
+/// Keys, one behind the other.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Keys {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn bytes_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn get(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[at]]
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.len()).map(|at| self.get(at))
+    }
+
+    fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+}
+
+impl Bundle {
+    /// An empty one for look-ups that are wanted as `get` is; none if such a one has to be asked by itself.
+    pub(super) fn new(get: &Get<'_>, form: Form) -> Option<Bundle> {
+        let style = match form {
+            Form::Meta if !get.plain => Style::Each,
+            _ => Style::Line,
+        };
+        let bundle = Bundle {
+            style,
+            with_cas: get.with_cas,
+            keys: Keys::default(),
+            seen: [0; SEEN_WORDS],
+        };
+        (bundle.suits(get, form)).then_some(bundle)
+    }
+
+    fn suits(&self, get: &Get<'_>, form: Form) -> bool {
+        let alone =
+            get.with_ttl || get.touch.is_some() || get.vivify.is_some() || get.recache_below.is_some();
+        let is_good = (1..=KEY_LEN_MAX).contains(&get.key.len()) && !needs_base64(get.key);
+        let style = form == Form::Classic || get.plain == (self.style == Style::Line);
+        !alone && is_good && style && get.with_cas == self.with_cas
+    }
+
+    /// Adds a look-up; false if it does not fit in here.
+    pub(super) fn add(&mut self, get: &Get<'_>, form: Form) -> bool {
+        let has_room = self.keys.len() < KEYS_MAX && self.keys.bytes_len() + get.key.len() < LEN_MAX;
+        if !has_room || !self.suits(get, form) {
+            return false;
+        }
+        let (place, bit) = place_and_bit(get.key);
+        if self.seen[place] & bit != 0 && self.keys.iter().any(|key| key == get.key) {
+            return false;
+        }
+        self.seen[place] |= bit;
+        self.keys.push(get.key);
+        true
+    }
+
+    /// How many of its keys, from the first, are in one line.
+    pub(super) fn in_line(&self, form: Form) -> usize {
+        match (self.style, form) {
+            (Style::Each, _) => 0,
+            (Style::Line, Form::Meta) => self.len() - 1,
+            (Style::Line, Form::Classic) => self.len(),
+        }
+    }
+
+    /// How many look-ups it is.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether it is none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.len() == 0
+    }
+
+    /// The look-up that it is, if it is only one.
+    pub fn only(&self) -> Option<Get<'_>> {
+        (self.keys.len() == 1).then(|| Get {
+            with_cas: self.with_cas,
+            plain: self.style == Style::Line,
+            ..Get::new(self.keys.get(0))
+        })
+    }
+}
+
+fn place_and_bit(key: &[u8]) -> (usize, u64) {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let hash = key.chunks(8).fold(0u64, |hash, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        (hash.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(FACTOR)
+    });
+    let bit = hash >> (64 - SEEN_BITS);
+    ((bit >> 6) as usize, 1 << (bit & 63))
+}
+
+fn skip(rest: &mut &[u8], expected: &[u8]) -> Option<()> {
+    *rest = rest.strip_prefix(expected)?;
+    Some(())
+}
+
+/// Digits at the front, so many that they are no more than fit.
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let is_digit = |byte: &u8| byte.is_ascii_digit();
+    let len = rest.iter().take_while(|byte| is_digit(byte)).count();
+    let (digits, behind) = rest.split_at(len);
+    *rest = behind;
+    let digit = |number: u64, byte: &u8| number.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
+    digits.iter().try_fold(0, digit).filter(|_| len > 0)
+}
+
+/// The replies to a bundle, as far as they have come.
+#[derive(Debug)]
+pub(super) struct Arriving {
+    keys: Keys,
+    /// So many of the keys are in the line, the others have a command each.
+    in_line: usize,
+    /// The line's `END` has come.
+    ended: bool,
+    /// The place that the next reply is expected for.
+    next: usize,
+    came: Came,
+}
+
+/// What has come of a bundle, in the order of the keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Came {
+    parts: Vec<Part>,
+    /// Small values, one behind the other.
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    reply: Option<Reply>,
+    /// Where its value lies, if not in the reply.
+    place: Range<usize>,
+}
+
+/// What has come of one look-up.
+#[derive(Debug, PartialEq, Eq)]
+pub enum PartCame {
+    /// The reply.
+    Reply(Reply),
+    /// A value without its bytes, and where those lie.
+    Shared(Value, Range<usize>),
+}
+
+impl Came {
+    fn nothing(len: usize) -> Came {
+        let part = || Part {
+            reply: None,
+            place: 0..0,
+        };
+        Came {
+            parts: std::iter::repeat_with(part).take(len).collect(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Whether nothing has come of any.
+    fn is_empty(&self) -> bool {
+        self.parts.iter().all(|part| part.reply.is_none())
+    }
+
+    /// What came of each look-up, and the bytes that values share.
+    pub fn into_parts(self) -> (impl Iterator<Item = Option<PartCame>>, Vec<u8>) {
+        let parts = self
+            .parts
+            .into_iter()
+            .map(|part| match (part.reply?, part.place) {
+                (Reply::Value(value), place) if !place.is_empty() => Some(PartCame::Shared(value, place)),
+                (reply, _) => Some(PartCame::Reply(reply)),
+            });
+        (parts, self.bytes)
+    }
+
+    /// What came of each look-up, as a reply of its own.
+    pub fn into_replies(self) -> Vec<Option<Reply>> {
+        let (parts, bytes) = self.into_parts();
+        let whole = |part| match part {
+            PartCame::Reply(reply) => reply,
+            PartCame::Shared(value, place) => Reply::Value(Value {
+                bytes: bytes[place].to_vec(),
+                ..value
+            }),
+        };
+        parts.map(|part| part.map(whole)).collect()
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.parts[at].reply.is_some()
+    }
+
+    fn put(&mut self, at: usize, reply: Reply) {
+        self.parts[at].reply = Some(reply);
+    }
+
+    fn put_value(&mut self, at: usize, mut value: Value, bytes: &[u8]) {
+        if bytes.len() > SHARED_LEN_MAX {
+            value.bytes = bytes.to_vec();
+        } else {
+            if self.bytes.is_empty() {
+                // As if all were as long.
+                self.bytes
+                    .reserve((self.parts.len() * bytes.len()).min(SHARED_START_MAX));
+            }
+            self.parts[at].place = self.bytes.len()..self.bytes.len() + bytes.len();
+            self.bytes.extend_from_slice(bytes);
+        }
+        self.put(at, Reply::Value(value));
+    }
+}
+
+impl Arriving {
+    pub(super) fn new(bundle: Bundle, form: Form) -> Arriving {
+        let in_line = bundle.in_line(form);
+        Arriving {
+            in_line,
+            ended: in_line == 0,
+            next: 0,
+            came: Came::nothing(bundle.len()),
+            keys: bundle.keys,
+        }
+    }
+
+    /// How many look-ups it is.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(super) fn key(&self, at: usize) -> &[u8] {
+        self.keys.get(at)
+    }
+
+    /// Whether the line's replies are coming.
+    pub(super) fn is_in_line(&self) -> bool {
+        !self.ended
+    }
+
+    /// Which key of the line a value is for. They come in the order of the keys, as a rule, misses left out; but only the key counts.
+    pub(super) fn place_in_line(&self, key: &[u8]) -> Option<usize> {
+        let is_it = |at: &usize| !self.came.has(*at) && self.keys.get(*at) == key;
+        let next = self.next.min(self.in_line);
+        (!self.ended).then(|| (next..self.in_line).chain(0..next).find(is_it))?
+    }
+
+    /// Which key the reply to a meta command is for.
+    pub(super) fn place_in_turn(&self) -> Option<usize> {
+        (self.ended && self.next < self.len()).then_some(self.next)
+    }
+
+    /// Takes a reply with a value from the front, if that is whole, bears the next key that can have one, and is written as all
+    /// servers write it. Whatever else there is, also if it is right, is left to those who read every word.
+    pub(super) fn take_value(&mut self, bytes: &mut &[u8], number: u64, len_max: usize) -> Option<()> {
+        let mut rest = *bytes;
+        let (at, len, value) = if self.ended {
+            self.read_meta(&mut rest, number)?
+        } else {
+            self.read_line(&mut rest)?
+        };
+        let ends = rest.get(len..)?.starts_with(b"\r\n");
+        if len > len_max || !ends || self.came.has(at) {
+            return None;
+        }
+        self.came.put_value(at, value, &rest[..len]);
+        self.next = at + 1;
+        *bytes = &rest[len + 2..];
+        Some(())
+    }
+
+    /// `VALUE` and what follows, to the end of the line.
+    fn read_line(&self, rest: &mut &[u8]) -> Option<(usize, usize, Value)> {
+        skip(rest, b"VALUE ")?;
+        let is_it = |at: &usize| {
+            let behind = rest.strip_prefix(self.keys.get(*at));
+            behind.is_some_and(|behind| behind.first() == Some(&b' '))
+        };
+        let at = (self.next..self.in_line).find(is_it)?;
+        *rest = &rest[self.keys.get(at).len() + 1..];
+        let mut value = Value {
+            flags: number(rest)?.try_into().ok()?,
+            ..Value::default()
+        };
+        skip(rest, b" ")?;
+        let len = number(rest)?.try_into().ok()?;
+        if skip(rest, b" ").is_some() {
+            value.cas = Some(number(rest)?);
+        }
+        skip(rest, b"\r\n")?;
+        Some((at, len, value))
+    }
+
+    /// `VA` and what follows, to the end of the line.
+    fn read_meta(&self, rest: &mut &[u8], opaque: u64) -> Option<(usize, usize, Value)> {
+        let at = self.place_in_turn()?;
+        skip(rest, b"VA ")?;
+        let len = number(rest)?.try_into().ok()?;
+        skip(rest, b" f")?;
+        let mut value = Value {
+            flags: number(rest)?.try_into().ok()?,
+            ..Value::default()
+        };
+        skip(rest, b" k")?;
+        skip(rest, self.keys.get(at))?;
+        if skip(rest, b" c").is_some() {
+            value.cas = Some(number(rest)?);
+        }
+        skip(rest, b" O")?;
+        let is_own = number(rest)? == opaque;
+        skip(rest, b"\r\n").filter(|()| is_own)?;
+        Some((at, len, value))
+    }
+
+    pub(super) fn put(&mut self, at: usize, reply: Reply) {
+        self.came.put(at, reply);
+        self.next = at + 1;
+    }
+
+    /// The line has ended: keys without a value get this.
+    pub(super) fn end_line(&mut self, reply: &Reply) {
+        for at in 0..self.in_line {
+            if !self.came.has(at) {
+                self.came.put(at, reply.clone());
+            }
+        }
+        self.ended = true;
+        self.next = self.in_line;
+    }
+
+    /// Whether all have come.
+    pub(super) fn is_whole(&self) -> bool {
+        self.ended && self.next == self.len()
+    }
+
+    /// What has come, in the order of the keys; nothing if nothing has. Whatever comes then is not kept.
+    pub(super) fn give_up(&mut self) -> Option<Came> {
+        let came = mem::replace(&mut self.came, Came::nothing(self.keys.len()));
+        Some(came).filter(|came| !came.is_empty())
+    }
+
+    /// What has come of all.
+    pub(super) fn take(&mut self) -> Came {
+        debug_assert!(self.is_whole());
+        mem::take(&mut self.came)
+    }
+}
