@@ -37,7 +37,7 @@ use crate::standing::Standing;
 /// Bytes that are read at once.
 const READ_LEN: usize = 64 * 1024;
 /// How often a writer goes on for others although it may have its own reply.
-const WRITES_MAX: usize = 4;
+const WRITES_MAX: usize = if cfg!(shuttle) { 1 } else { 4 };
 /// From this age on an idle connection is looked at before it is used: the server may have closed it.
 const IDLE_LOOK: Duration = Duration::from_millis(10);
 /// A connection on which nothing has come for so long although something is outstanding is used no more after a time-out: its
@@ -115,6 +115,11 @@ impl Waiter {
             id,
             once: is_taken_when_asked(request),
         }
+    }
+
+    /// The desk's number.
+    fn desk(&self) -> usize {
+        self.desk.number()
     }
 
     fn for_room(desk: &Arc<Desk>) -> Waiter {
@@ -213,7 +218,7 @@ impl<W: Wire> Connection<W> {
         caller: Caller<'_>,
     ) -> Delivered {
         loop {
-            match state.step() {
+            match state.step(caller.desk) {
                 Step::Write => {
                     state = self.write(state, Some(caller));
                     if state.roles.is_waiting(ticket) {
@@ -267,7 +272,7 @@ impl<W: Wire> Connection<W> {
     ) -> Result<Guard<'a>, Lost> {
         state.join_crowd(caller.desk);
         let found = loop {
-            match state.step() {
+            match state.step(caller.desk) {
                 Step::Write => state = self.write(state, Some(caller)),
                 Step::Read => {
                     match self.read(state, None, |stream, buffer| {
@@ -321,7 +326,7 @@ impl<W: Wire> Connection<W> {
             yield_now();
             state = self.lock();
         }
-        while state.has_output() && (rounds < WRITES_MAX || state.roles.waiting().next().is_none()) {
+        while state.has_output() && (rounds < WRITES_MAX || state.roles.heir(Waiter::desk).is_none()) {
             rounds += 1;
             let (mut output, first) = state.take_output();
             drop(state);
@@ -558,9 +563,9 @@ impl State {
         !self.leftover.is_empty() || self.conversation.has_output()
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self, desk: &Desk) -> Step {
         let has_output = self.has_output();
-        self.roles.step(has_output)
+        self.roles.step(has_output, desk.number())
     }
 
     fn try_write(&mut self) -> bool {
@@ -569,7 +574,7 @@ impl State {
     }
 
     fn successor(&self) -> Option<Waiter> {
-        self.roles.successor(self.has_output())
+        self.roles.successor(self.has_output(), Waiter::desk)
     }
 
     fn join_crowd(&mut self, desk: &Arc<Desk>) {
