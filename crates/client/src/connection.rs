@@ -8,6 +8,7 @@ mod model;
 pub(crate) mod open;
 mod patience;
 mod roles;
+mod spin;
 pub(crate) mod stream;
 mod watched;
 
@@ -25,6 +26,7 @@ use scrubjay_base::sync::yield_now;
 pub(crate) use desk::Desk;
 pub(crate) use patience::Patience;
 use roles::{Roles, Step};
+use spin::Spin;
 pub(crate) use stream::poll;
 use stream::{Quiet, Stream, Wire};
 pub(crate) use watched::Asked;
@@ -68,6 +70,7 @@ pub(crate) struct Connection<W = Stream> {
     /// It takes no more requests. Set under the lock; read without, as it only spares a futile try.
     retired: AtomicBool,
     standing: Standing,
+    spin: Spin,
 }
 
 #[derive(Debug)]
@@ -140,7 +143,7 @@ pub(crate) struct Caller<'a> {
 
 impl<W: Wire> Connection<W> {
     /// A connection on which nothing is outstanding.
-    fn new(stream: W, settings: Settings, standing: Standing) -> Connection<W> {
+    fn new(stream: W, settings: Settings, standing: Standing, spin: Duration) -> Connection<W> {
         Connection {
             stream,
             state: Mutex::new(State {
@@ -155,6 +158,7 @@ impl<W: Wire> Connection<W> {
             }),
             retired: AtomicBool::new(false),
             standing,
+            spin: Spin::new(spin),
         }
     }
 
@@ -225,12 +229,15 @@ impl<W: Wire> Connection<W> {
                         continue;
                     }
                 }
-                Step::Read => match self.read(state, Some(ticket), |stream, buffer| {
-                    stream.receive(buffer, caller.patience)
-                }) {
-                    Ok(reply) => return reply,
-                    Err(again) => state = again,
-                },
+                Step::Read => {
+                    let alone = state.roles.waiting().nth(1).is_none();
+                    match self.read(state, Some(ticket), |stream, buffer| {
+                        self.receive(stream, buffer, caller.patience, alone)
+                    }) {
+                        Ok(reply) => return reply,
+                        Err(again) => state = again,
+                    }
+                }
                 Step::Sleep => {
                     drop(state);
                     caller.desk.sleep(Some(caller.patience.until));
@@ -249,6 +256,12 @@ impl<W: Wire> Connection<W> {
                 return self.give_up(state, ticket, id, caller);
             }
         }
+    }
+
+    /// Receives. Who is alone may look for a while before it sleeps: it keeps nobody from anything.
+    fn receive(&self, stream: &W, buffer: &mut [u8], patience: &Patience, alone: bool) -> IoResult<usize> {
+        let found = (self.spin).receive(alone, || stream.receive_now(buffer));
+        found.unwrap_or_else(|| stream.receive(buffer, patience))
     }
 
     /// The time is up: the reply is dropped when it comes, and the connection stays in use.
