@@ -28,6 +28,8 @@ pub struct Config {
     pub timeout: Duration,
     /// How long one server may take to answer once it is connected, if not as long as the call may take.
     pub read_timeout: Option<Duration>,
+    /// How long a caller looks for its reply again and again before it sleeps until it comes; zero: not at all.
+    pub spin: Duration,
     /// Connections to each server, shared by all callers.
     pub connections: usize,
     /// From when on the kernel asks whether a silent connection still stands; `None`: never.
@@ -116,6 +118,7 @@ impl Config {
             connect_timeout: Duration::from_millis(1000),
             timeout: Duration::from_millis(1000),
             read_timeout: None,
+            spin: Duration::from_micros(50),
             connections: 1,
             keepalive: Some(Duration::from_secs(60)),
             // Some load balancers forget a connection without a word after 350 seconds.

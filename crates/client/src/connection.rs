@@ -10,6 +10,7 @@ mod model;
 pub(crate) mod open;
 mod patience;
 mod roles;
+mod spin;
 pub(crate) mod stream;
 mod watched;
 
@@ -28,6 +29,7 @@ use scrubjay_base::sync::yield_now;
 pub(crate) use desk::{Desk, Named};
 pub(crate) use patience::Patience;
 use roles::{Roles, Step};
+use spin::Spin;
 pub(crate) use stream::poll;
 use stream::{Stream, Wire};
 pub(crate) use watched::Asked;
@@ -42,7 +44,7 @@ use crate::standing::Standing;
 /// Bytes that are read at once.
 const READ_LEN: usize = 64 * 1024;
 /// How often a writer goes on for others although it may have its own reply.
-const WRITES_MAX: usize = 4;
+const WRITES_MAX: usize = if cfg!(shuttle) { 1 } else { 4 };
 /// A connection on which nothing has come for so long although something is outstanding is used no more after a time-out: its
 /// peer may be gone without a word, and a new one would tell.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
@@ -71,6 +73,7 @@ pub(crate) struct Connection<W = Stream> {
     /// It takes no more requests. Set under the lock; read without, as it only spares a futile try.
     retired: AtomicBool,
     standing: Standing,
+    spin: Spin,
 }
 
 #[derive(Debug)]
@@ -158,6 +161,11 @@ impl Waiter {
         }
     }
 
+    /// The desk's number.
+    fn desk(&self) -> usize {
+        self.desk.number()
+    }
+
     fn for_room(desk: &Arc<Desk>) -> Waiter {
         Waiter {
             desk: desk.clone(),
@@ -176,7 +184,7 @@ pub(crate) struct Caller<'a> {
 
 impl<W: Wire> Connection<W> {
     /// A connection on which nothing is outstanding.
-    fn new(stream: W, settings: Settings, standing: Standing) -> Connection<W> {
+    fn new(stream: W, settings: Settings, standing: Standing, spin: Duration) -> Connection<W> {
         Connection {
             stream,
             state: Mutex::new(State {
@@ -191,6 +199,7 @@ impl<W: Wire> Connection<W> {
             }),
             retired: AtomicBool::new(false),
             standing,
+            spin: Spin::new(spin),
         }
     }
 
@@ -265,19 +274,22 @@ impl<W: Wire> Connection<W> {
         caller: Caller<'_>,
     ) -> Delivered {
         loop {
-            match state.step() {
+            match state.step(caller.desk) {
                 Step::Write => {
                     state = self.write(state, Some(caller));
                     if state.roles.is_waiting(ticket) {
                         continue;
                     }
                 }
-                Step::Read => match self.read(state, Some(ticket), |stream, buffer| {
-                    stream.receive(buffer, caller.patience)
-                }) {
-                    Ok(reply) => return reply,
-                    Err(again) => state = again,
-                },
+                Step::Read => {
+                    let alone = state.roles.waiting().nth(1).is_none();
+                    match self.read(state, Some(ticket), |stream, buffer| {
+                        self.receive(stream, buffer, caller.patience, alone)
+                    }) {
+                        Ok(reply) => return reply,
+                        Err(again) => state = again,
+                    }
+                }
                 Step::Sleep => {
                     drop(state);
                     caller.desk.sleep(Some(caller.patience.until));
@@ -296,6 +308,12 @@ impl<W: Wire> Connection<W> {
                 return self.give_up(state, ticket, id, caller);
             }
         }
+    }
+
+    /// Receives. Who is alone may look for a while before it sleeps: it keeps nobody from anything.
+    fn receive(&self, stream: &W, buffer: &mut [u8], patience: &Patience, alone: bool) -> IoResult<usize> {
+        let found = (self.spin).receive(alone, || stream.receive_now(buffer));
+        found.unwrap_or_else(|| stream.receive(buffer, patience))
     }
 
     /// The time is up: the reply is dropped when it comes, and the connection stays in use.
@@ -319,7 +337,7 @@ impl<W: Wire> Connection<W> {
     ) -> Result<Guard<'a>, Lost> {
         state.join_crowd(caller.desk);
         let found = loop {
-            match state.step() {
+            match state.step(caller.desk) {
                 Step::Write => state = self.write(state, Some(caller)),
                 Step::Read => {
                     match self.read(state, None, |stream, buffer| {
@@ -373,7 +391,7 @@ impl<W: Wire> Connection<W> {
             yield_now();
             state = self.lock();
         }
-        while state.has_output() && (rounds < WRITES_MAX || state.roles.waiting().next().is_none()) {
+        while state.has_output() && (rounds < WRITES_MAX || state.roles.heir(Waiter::desk).is_none()) {
             rounds += 1;
             let (mut output, first) = state.take_output();
             drop(state);
@@ -603,9 +621,9 @@ impl State {
         !self.leftover.is_empty() || self.conversation.has_output()
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self, desk: &Desk) -> Step {
         let has_output = self.has_output();
-        self.roles.step(has_output)
+        self.roles.step(has_output, desk.number())
     }
 
     fn try_write(&mut self) -> bool {
@@ -614,7 +632,7 @@ impl State {
     }
 
     fn successor(&self) -> Option<Waiter> {
-        self.roles.successor(self.has_output())
+        self.roles.successor(self.has_output(), Waiter::desk)
     }
 
     fn join_crowd(&mut self, desk: &Arc<Desk>) {

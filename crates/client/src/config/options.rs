@@ -34,6 +34,8 @@ impl fmt::Debug for OptionRow {
     }
 }
 
+/// Longest that a caller looks for its reply before it sleeps.
+const SPIN_US_MAX: u64 = 1000;
 /// Most connections to a server.
 const CONNECTIONS_MAX: usize = 1024;
 
@@ -73,6 +75,16 @@ pub static OPTIONS: &[OptionRow] = &[
         help: "How long one server may take to answer once it is connected; less than timeout_ms leaves time to ask another one.",
         set: |config, text| put(&mut config.read_timeout, none_or(text, millis)),
         show: |config| show_or_none(config.read_timeout, show_millis),
+    },
+    OptionRow {
+        name: "spin_us",
+        wanted: "microseconds, 0 to 1000",
+        help: "How long a caller looks for its reply again and again, giving way in between, before it sleeps until it comes; only where replies tend to come within it. 0: it sleeps at once.",
+        set: |config, text| {
+            let span = text.parse().ok().filter(|span| *span <= SPIN_US_MAX);
+            put(&mut config.spin, span.map(Duration::from_micros))
+        },
+        show: |config| config.spin.as_micros().to_string(),
     },
     OptionRow {
         name: "connections",
@@ -380,6 +392,7 @@ mod tests {
             ("prefix", &["", "p:"]),
             ("timeout_ms", &["1", "50"]),
             ("read_timeout_ms", &["none", "20"]),
+            ("spin_us", &["0", "1000"]),
             ("keepalive_secs", &["none", "5"]),
             ("idle_secs", &["none", "60"]),
             ("form", &["auto", "meta", "classic"]),
@@ -423,6 +436,7 @@ mod tests {
             ("timeout_ms", "18446744073709551615"),
             ("order", "any"),
             ("connections", "1025"),
+            ("spin_us", "1001"),
             ("keepalive_secs", "0"),
             ("idle_secs", "0"),
             ("tls", "maybe"),

@@ -77,6 +77,11 @@ impl Desk {
         self.tray.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Which one it is, among those that are there.
+    pub(super) fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// Names for so many replies that are waited for, from this one on; each only once.
     pub(crate) fn next_ids(&self, count: u64) -> u64 {
         let mut tray = self.tray();

@@ -234,7 +234,8 @@ fn threads_on_one_connection() {
     };
     let place = placement::Server::new("simulated", 1);
     let standing = Standing::new(&place, &Config::new(vec![place.clone()]));
-    let connection = Arc::new(Connection::new(wire, settings, standing));
+    let spin = Duration::from_secs(if random.gen_bool(0.5) { 3600 } else { 0 });
+    let connection = Arc::new(Connection::new(wire, settings, standing, spin));
     let threads: Vec<_> = (0..3)
         .map(|thread| {
             let connection = connection.clone();

@@ -61,7 +61,8 @@ pub(crate) fn open(
     settings.value_len_max = config.value_len_max;
     settings.order = config.order;
     standing.connected(start.elapsed());
-    Ok((Connection::new(fresh.stream, settings, standing.clone()), form))
+    let connection = Connection::new(fresh.stream, settings, standing.clone(), config.spin);
+    Ok((connection, form))
 }
 
 /// Connects and asks whether anybody is there. Whatever a server says, even that it wants a login, it is there.

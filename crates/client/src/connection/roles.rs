@@ -3,7 +3,8 @@
 //! that it can be modelled.
 //!
 //! What must hold: whenever somebody waits, there is a reader, or one of those who wait has been woken since the last one
-//! stopped; the same for a writer, if there is something to write. Who stops asks [`Roles::successor`] whom to wake.
+//! stopped; the same for a writer, if there is something to write. Who stops asks [`Roles::successor`] whom to wake. A reader who
+//! waits in the read itself cannot be woken: a writer goes on as long as there is no other [`Roles::heir`].
 
 use std::collections::VecDeque;
 
@@ -25,6 +26,8 @@ pub(crate) enum Step {
 pub(crate) struct Roles<W> {
     writing: bool,
     reading: bool,
+    /// The desk of a reader who does not hear when it is called, as it waits in the read itself.
+    deaf: Option<usize>,
     /// Who waits for a reply, in the order of the requests.
     waiting: VecDeque<(Ticket, W)>,
     /// Who waits until there is room for a request.
@@ -36,6 +39,7 @@ impl<W> Default for Roles<W> {
         Roles {
             writing: false,
             reading: false,
+            deaf: None,
             waiting: VecDeque::new(),
             crowd: Vec::new(),
         }
@@ -43,11 +47,12 @@ impl<W> Default for Roles<W> {
 }
 
 impl<W: Clone> Roles<W> {
-    /// Gives a role to the thread that asks, if one is free and there is something to do.
-    pub(crate) fn step(&mut self, has_output: bool) -> Step {
+    /// Gives a role to the thread at this desk, if one is free and there is something to do. It need not hear when it is called
+    /// while it reads.
+    pub(crate) fn step(&mut self, has_output: bool, desk: usize) -> Step {
         if self.try_write(has_output) {
             Step::Write
-        } else if self.try_read() {
+        } else if self.try_read_deaf(desk) {
             Step::Read
         } else {
             Step::Sleep
@@ -64,6 +69,15 @@ impl<W: Clone> Roles<W> {
         !std::mem::replace(&mut self.reading, true)
     }
 
+    /// For a thread that waits in the read itself.
+    pub(crate) fn try_read_deaf(&mut self, desk: usize) -> bool {
+        let free = self.try_read();
+        if free {
+            self.deaf = Some(desk);
+        }
+        free
+    }
+
     pub(crate) fn stop_writing(&mut self) {
         debug_assert!(self.writing);
         self.writing = false;
@@ -72,6 +86,7 @@ impl<W: Clone> Roles<W> {
     pub(crate) fn stop_reading(&mut self) {
         debug_assert!(self.reading);
         self.reading = false;
+        self.deaf = None;
     }
 
     pub(crate) fn is_writing(&self) -> bool {
@@ -124,10 +139,18 @@ impl<W: Clone> Roles<W> {
 
     /// Whom to wake, so that somebody takes the role that is free. The one who has asked last: its reply comes last, so it keeps the
     /// role longest.
-    pub(crate) fn successor(&self, has_output: bool) -> Option<W> {
+    pub(crate) fn successor(&self, has_output: bool, desk_of: impl Fn(&W) -> usize) -> Option<W> {
         let needed = !self.reading || (has_output && !self.writing);
-        let last = self.waiting.back().map(|(_, who)| who);
-        last.or_else(|| self.crowd.last()).filter(|_| needed).cloned()
+        if needed { self.heir(desk_of).cloned() } else { None }
+    }
+
+    /// The last of those who wait and hear when they are called.
+    pub(crate) fn heir(&self, desk_of: impl Fn(&W) -> usize) -> Option<&W> {
+        let hears = |who: &&W| self.deaf != Some(desk_of(who));
+        let mut waiting = self.waiting.iter().rev().map(|(_, who)| who);
+        waiting
+            .find(hears)
+            .or_else(|| self.crowd.iter().rev().find(hears))
     }
 
     /// Whether such a one waits, for a reply or for room.

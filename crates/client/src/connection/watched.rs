@@ -182,7 +182,7 @@ impl<W: Wire> Connection<W> {
             drop(self.write(state, Some(caller)));
         } else if !state.roles.knows(|waiter| Arc::ptr_eq(&waiter.desk, caller.desk)) {
             // What it waited for has just come.
-        } else if state.roles.try_read() {
+        } else if state.roles.try_read_deaf(caller.desk.number()) {
             let read = self.read(state, None, |stream, buffer| {
                 stream.receive(buffer, caller.patience)
             });
