@@ -9,6 +9,7 @@ use std::time::Duration;
 pub use options::{OPTIONS, OptionRow};
 
 use crate::event::Hook;
+use crate::near::{self, NearError};
 use crate::placement::{PlacementError, Scheme, Server};
 use crate::protocol::{Form, Order};
 
@@ -47,6 +48,8 @@ pub struct Config {
     pub failover: Failover,
     /// User and password, told at the start of each connection.
     pub login: Option<Login>,
+    /// What a near cache is held to that [`near::Front`] makes; of 0 bytes: it makes none.
+    pub near: near::Settings,
     /// In the order of the servers: in what they differ from all that is said above. Servers beyond its end do not differ.
     pub apart: Vec<Apart>,
     /// What is told of servers that fail and come back, connections and requests.
@@ -117,6 +120,10 @@ impl Config {
             retry_interval_max: Duration::from_millis(1000),
             failover: Failover::Error,
             login: None,
+            near: near::Settings {
+                bytes_max: 0,
+                ..near::Settings::default()
+            },
             apart: Vec::new(),
             on_event: None,
         }
@@ -252,6 +259,8 @@ pub enum ConfigError {
     Server(String),
     /// What cannot be said of a server.
     Apart(String),
+    /// There can be no near cache.
+    Near(NearError),
 }
 
 impl fmt::Display for ConfigError {
@@ -263,6 +272,7 @@ impl fmt::Display for ConfigError {
                 OPTIONS.iter().try_for_each(|row| write!(f, " {}", row.name))
             }
             ConfigError::Value { name, text, wanted } => write!(f, "{name}: {text:?} is not {wanted}"),
+            ConfigError::Near(error) => error.fmt(f),
             ConfigError::Server(text) => {
                 write!(
                     f,
@@ -280,6 +290,12 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+impl From<NearError> for ConfigError {
+    fn from(error: NearError) -> ConfigError {
+        ConfigError::Near(error)
+    }
+}
 
 impl From<PlacementError> for ConfigError {
     fn from(error: PlacementError) -> ConfigError {
