@@ -11,6 +11,7 @@ import hypothesis.strategies as st
 import pytest
 
 import scrubjay
+from conftest import Server, _scrubjay
 from scrubjay import Client, aio
 
 #: What is promised of a write elsewhere, in seconds.
@@ -156,6 +157,21 @@ def test_a_forked_child_has_copies_of_its_own(scrubjay_server, key):
     assert child.exitcode == 0
     assert results.get() == ("parent", 0, "parent")
     assert warm(client, key) == "parent"
+
+
+def test_who_finds_no_place_to_watch_passes_through_until_there_is_one(key):
+    server = Server(_scrubjay())
+    try:
+        clients = [near(server) for _ in range(21)]
+        clients[0].set(key, 1)
+        for client in clients[:20]:
+            assert warm(client, key) == 1
+        last = clients.pop()
+        assert last.get(key) == 1 and last.near_cache_counts()["passed"] == 1
+        clients.pop().close()
+        assert warm(last, key) == 1
+    finally:
+        server.stop()
 
 
 def test_a_closed_client_begins_anew(scrubjay_server, key):
