@@ -175,11 +175,31 @@ if (part('the articles\' array, and others: encode and decode (ms), bytes')) {
     }
 }
 
+if (part('the articles\' loops of 10000 calls: the write test, and set, get and delete over two servers (thousand calls/s; ratio)')) {
+    $chinese = str_repeat('我是中国人中国我爱你', 3) . '我是中a';
+    $loops = [
+        'write' => fn ($client, $number) => $client->set('testtesttesttest', $chinese, 0),
+        'set' => fn ($client, $number) => $client->set("cloud:$number", 'world'),
+        'get' => fn ($client, $number) => $client->get("cloud:$number"),
+        'delete' => fn ($client, $number) => $client->delete("cloud:$number"),
+    ];
+    foreach ($loops as $name => $call) {
+        $run = fn ($client) => function () use ($client, $call) {
+            for ($number = 0; $number < 10000; $number++) {
+                $call($client, $number);
+            }
+        };
+        $servers = array_slice($ports, 0, $name === 'write' ? 1 : 2);
+        $best = best(['theirs' => $run(connected('Memcached', $servers)), 'ours' => $run(connected('Scrubjay', $servers))], 5);
+        printf("  %-6s theirs %6.1f  ours %6.1f  ratio %.2f\n", $name, 10 / $best['theirs'], 10 / $best['ours'], $best['theirs'] / $best['ours']);
+    }
+}
+
 if (part('set-up of four servers and the first get (ms), by weight')) {
     foreach ([1, 2, 10, 50, 100] as $weight) {
-        $run = fn ($class, $id) => function () use ($class, $id, $weight, $ports) {
+        $run = fn ($class, $id, $scheme = null) => function () use ($class, $id, $scheme, $weight, $ports) {
             $client = new $class($id);
-            $client->setOption($class::OPT_LIBKETAMA_COMPATIBLE, true);
+            $scheme ? $client->setOption($class::OPT_SCHEME, $scheme) : $client->setOption($class::OPT_LIBKETAMA_COMPATIBLE, true);
             if (!$client->getServerList()) {
                 foreach ($ports as $number => $port) {
                     $client->addServer('127.0.0.1', $port, $number === 0 ? $weight : 1);
@@ -187,7 +207,8 @@ if (part('set-up of four servers and the first get (ms), by weight')) {
             }
             $client->get('first');
         };
-        $best = best(['theirs' => $run('Memcached', null), 'ours' => $run('Scrubjay', null), 'ours, persistent' => $run('Scrubjay', "w$weight")], 20);
+        $best = best(['theirs' => $run('Memcached', null), 'ours' => $run('Scrubjay', null), 'ours, persistent' => $run('Scrubjay', "w$weight"),
+            'ours as php-memcache' => $run('Scrubjay', null, 'php-memcache-consistent-crc32')], 20);
         printf("  weight %3d ", $weight);
         foreach ($best as $name => $time) {
             printf(" %s %.3f", $name, $time * 1e3);

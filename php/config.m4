@@ -11,7 +11,7 @@ if test "$PHP_SCRUBJAY" != "no"; then
   dnl What the library brings stays inside, and threads of its own outlive no code.
   LDFLAGS="$LDFLAGS -Wl,--exclude-libs,ALL -Wl,-z,nodelete"
   PHP_NEW_EXTENSION([scrubjay],
-    [src/module.c src/class.c src/constants.c src/keys.c src/client.c src/options.c src/result.c src/zval.c src/stream.c src/many.c src/get.c src/store.c src/servers.c src/functions.c src/session.c],
+    [src/module.c src/class.c src/constants.c src/keys.c src/client.c src/options.c src/result.c src/zval.c src/stream.c src/many.c src/get.c src/lease.c src/store.c src/servers.c src/functions.c src/session.c],
     [$ext_shared],, [-Wall -Wextra -Wno-unused-parameter])
   PHP_ADD_EXTENSION_DEP(scrubjay, session, true)
   PHP_ADD_EXTENSION_DEP(scrubjay, json)

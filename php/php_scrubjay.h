@@ -26,6 +26,9 @@
 #define SJX_UNPACKED_LEN_MAX ((size_t)1 << 30)
 /* Levels of arrays in arrays. */
 #define SJX_DEPTH_MAX 256
+/* What copies may take, and how long they may be kept. */
+#define SJX_NEAR_MIB_MAX 1048576
+#define SJX_NEAR_TTL_MAX 31536000000
 /* One more than the highest option of libmemcached. */
 #define SJX_BEHAVIORS 38
 
@@ -101,6 +104,9 @@ enum {
     SJX_OPT_COMPRESSION_THRESHOLD = -2002,
     SJX_OPT_COMPRESSION_SAVING = -2003,
     SJX_OPT_SCHEME = -2004,
+    SJX_OPT_NEAR_CACHE_MIB = -2005,
+    SJX_OPT_NEAR_CACHE_TTL = -2006,
+    SJX_OPT_NEAR_CACHE_COHERENCE = -2007,
     /* libmemcached's. */
     SJX_OPT_HASH = 2,
     SJX_OPT_POLL_TIMEOUT = 8,
@@ -124,6 +130,7 @@ enum { SJX_HASH_MD5 = 1 };
 enum { SJX_SERIALIZER_PHP = 1, SJX_SERIALIZER_IGBINARY, SJX_SERIALIZER_JSON, SJX_SERIALIZER_JSON_ARRAY, SJX_SERIALIZER_MSGPACK };
 enum { SJX_COMPRESSION_ZLIB = 1, SJX_COMPRESSION_FASTLZ, SJX_COMPRESSION_ZSTD };
 enum { SJX_VALUES_MEMCACHED = 0, SJX_VALUES_MEMCACHE = 1 };
+enum { SJX_NEAR_CACHE_STREAM = 0, SJX_NEAR_CACHE_TTL_ONLY = 1 };
 enum { SJX_GET_PRESERVE_ORDER = 1, SJX_GET_EXTENDED = 2 };
 
 /* ---- Pools ---- */
@@ -149,6 +156,9 @@ typedef struct {
     double saving;
     zend_long user_flags;  /* -1: none */
     zend_long store_retry_count;
+    zend_long near_mib;  /* 0: no near cache */
+    zend_long near_ttl;  /* ms */
+    int near_coherence;
     zend_long behavior[SJX_BEHAVIORS];
     size_t prefix_len;
     char prefix[SJX_KEY_LEN_MAX + 1];
@@ -256,6 +266,11 @@ zend_long sjx_user_flags(const sjx_settings *settings, uint32_t flags);
 bool sjx_stream_write(int32_t format, zval *value, sj_result *bytes);
 /* 1: done; 0: objects or references, which this does not read; -1: no value of the format. */
 int sjx_stream_read(int32_t format, const char *bytes, size_t len, zval *value);
+
+/* get.c */
+/* Stores a value, if cas is not 0 only as long as the item has that number. */
+bool sjx_store_value(sjx_object *object, zend_string *name, zend_string *server_key, zval *value, zend_long exptime,
+                     uint64_t cas);
 
 /* many.c */
 typedef struct {

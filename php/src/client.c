@@ -137,6 +137,15 @@ static zend_long timeout(const sjx_settings *settings)
     return receive > 0 && receive < wait ? receive : wait;
 }
 
+static bool near_cache(const sjx_settings *settings, sj_config *config, sj_result *result)
+{
+    bool told = settings->near_coherence == SJX_NEAR_CACHE_STREAM;
+    return settings->near_mib == 0 ||
+           (set_number(config, "near_cache_mib", settings->near_mib, result) &&
+            set_number(config, "near_cache_ttl_ms", settings->near_ttl, result) &&
+            set(config, "near_cache_coherence", told ? "stream" : "ttl", result));
+}
+
 static bool configure(const sjx_settings *settings, sj_config *config, sj_result *result)
 {
     char text[128];
@@ -150,7 +159,7 @@ static bool configure(const sjx_settings *settings, sj_config *config, sj_result
            set_number(config, "failure_limit", behavior[SJX_OPT_SERVER_FAILURE_LIMIT], result) &&
            set_number(config, "retry_interval_ms", behavior[SJX_OPT_RETRY_TIMEOUT] * 1000, result) &&
            set(config, "value_len_max", SJX_VALUE_LEN_MAX, result) &&
-           (!ejects || set(config, "failover", "next:1", result)) &&
+           near_cache(settings, config, result) && (!ejects || set(config, "failover", "next:1", result)) &&
            (settings->login == NULL || set(config, "login", settings->login, result));
 }
 

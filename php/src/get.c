@@ -21,12 +21,13 @@ static bool read_value(sjx_object *object, const sj_result *result, bool extende
     return true;
 }
 
-static bool store_fresh(sjx_object *object, zend_string *name, zend_string *server_key, zval *value, zend_long exptime)
+bool sjx_store_value(sjx_object *object, zend_string *name, zend_string *server_key, zval *value, zend_long exptime,
+                     uint64_t cas)
 {
     sjx_key key;
     sjx_payload payload;
     sj_result result;
-    sj_request request = {.op = SJ_SET, .exptime = exptime};
+    sj_request request = {.op = SJ_SET, .exptime = exptime, .cas = cas};
     if (!sjx_key_make(object, name, server_key, &key) || !sjx_encode(&object->pool->settings, value, &payload)) {
         return false;
     }
@@ -59,7 +60,7 @@ static void keep_fresh(sjx_object *object, zend_string *name, zend_string *serve
         exptime = given == NULL ? 0 : zval_get_long(given);
     }
     if (plain != NULL) {
-        store_fresh(object, name, server_key, plain, exptime);
+        sjx_store_value(object, name, server_key, plain, exptime, 0);
     }
 }
 

@@ -218,6 +218,24 @@ ZEND_BEGIN_ARG_WITH_TENTATIVE_RETURN_TYPE_INFO_EX(arginfo_setCompressThreshold, 
     ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, min_savings, IS_DOUBLE, 0, "0.2")
 ZEND_END_ARG_INFO()
 
+/* Ours. */
+ZEND_BEGIN_ARG_WITH_TENTATIVE_RETURN_TYPE_INFO_EX(arginfo_getOrCompute, 0, 2, IS_MIXED, 0)
+    ZEND_ARG_TYPE_INFO(0, key, IS_STRING, 0)
+    ZEND_ARG_TYPE_INFO(0, compute, IS_CALLABLE, 0)
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, expiration, IS_LONG, 0, "0")
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, refresh_below, IS_LONG, 0, "0")
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, wait, IS_DOUBLE, 0, "1.0")
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, lease, IS_LONG, 0, "30")
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_TENTATIVE_RETURN_TYPE_INFO_EX(arginfo_invalidate, 0, 1, _IS_BOOL, 0)
+    ZEND_ARG_TYPE_INFO(0, key, IS_STRING, 0)
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, keep, IS_LONG, 0, "30")
+ZEND_END_ARG_INFO()
+
+ZEND_METHOD(Scrubjay, getOrCompute);
+ZEND_METHOD(Scrubjay, invalidate);
+ZEND_METHOD(Scrubjay, getNearCacheCounts);
 ZEND_METHOD(Scrubjay, __construct);
 ZEND_METHOD(Scrubjay, getResultCode);
 ZEND_METHOD(Scrubjay, getResultMessage);
@@ -342,6 +360,9 @@ static const zend_function_entry sjx_methods[] = {
     ZEND_ME(Scrubjay, isPristine, arginfo_resetServerList, ZEND_ACC_PUBLIC)
     ZEND_ME(Scrubjay, checkKey, arginfo_setEncodingKey, ZEND_ACC_PUBLIC)
     ZEND_ME(Scrubjay, setCompressThreshold, arginfo_setCompressThreshold, ZEND_ACC_PUBLIC)
+    ZEND_ME(Scrubjay, getOrCompute, arginfo_getOrCompute, ZEND_ACC_PUBLIC)
+    ZEND_ME(Scrubjay, invalidate, arginfo_invalidate, ZEND_ACC_PUBLIC)
+    ZEND_ME(Scrubjay, getNearCacheCounts, arginfo_fetch, ZEND_ACC_PUBLIC)
     ZEND_FE_END
 };
 

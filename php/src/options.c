@@ -33,6 +33,7 @@ void sjx_settings_init(sjx_settings *settings, bool drop_in)
     settings->threshold = SJX_G(compression_threshold);
     settings->saving = SJX_G(compression_factor) > 1 ? 1 - 1 / SJX_G(compression_factor) : 0;
     settings->user_flags = -1;
+    settings->near_ttl = 10000;
     settings->behavior[SJX_OPT_CONNECT_TIMEOUT] =
         SJX_G(default_connect_timeout) > 0 ? SJX_G(default_connect_timeout) : 4000;
     settings->behavior[SJX_OPT_POLL_TIMEOUT] = 5000;
@@ -92,6 +93,15 @@ void sjx_option_get(sjx_object *object, zend_long option, zval *value)
         return;
     case SJX_OPT_SCHEME:
         ZVAL_STRING(value, settings->scheme == NULL ? "" : settings->scheme);
+        return;
+    case SJX_OPT_NEAR_CACHE_MIB:
+        ZVAL_LONG(value, settings->near_mib);
+        return;
+    case SJX_OPT_NEAR_CACHE_TTL:
+        ZVAL_LONG(value, settings->near_ttl);
+        return;
+    case SJX_OPT_NEAR_CACHE_COHERENCE:
+        ZVAL_LONG(value, settings->near_coherence);
         return;
     }
     if (option < 0 || option >= SJX_BEHAVIORS) {
@@ -169,6 +179,29 @@ bool sjx_option_set_named(sjx_object *object, const char *name, const char *text
     return known;
 }
 
+/* A setting of the near cache. One that is as it was leaves the copies: programs with persistent objects set them in every request. */
+static bool set_near(sjx_object *object, zend_long option, zend_long number)
+{
+    sjx_settings *settings = &object->pool->settings;
+    bool mib = option == SJX_OPT_NEAR_CACHE_MIB, ttl = option == SJX_OPT_NEAR_CACHE_TTL;
+    zend_long before = mib ? settings->near_mib : ttl ? settings->near_ttl : settings->near_coherence;
+    if (number < (ttl ? 1 : 0) || number > (mib ? SJX_NEAR_MIB_MAX : ttl ? SJX_NEAR_TTL_MAX : SJX_NEAR_CACHE_TTL_ONLY)) {
+        return refused(object, mib ? "a near cache takes 0 to 1048576 MiB" :
+                               ttl ? "a copy is kept 1 ms to a year" : "there is no such coherence of a near cache");
+    }
+    if (mib) {
+        settings->near_mib = number;
+    } else if (ttl) {
+        settings->near_ttl = number;
+    } else {
+        settings->near_coherence = (int)number;
+    }
+    if (number != before) {
+        sjx_pool_changed(object->pool);
+    }
+    return true;
+}
+
 static bool set_ours(sjx_object *object, zend_long option, zval *value)
 {
     sjx_settings *settings = &object->pool->settings;
@@ -219,6 +252,10 @@ static bool set_ours(sjx_object *object, zend_long option, zval *value)
         return true;
     case SJX_OPT_SCHEME:
         return set_scheme(object, value);
+    case SJX_OPT_NEAR_CACHE_MIB:
+    case SJX_OPT_NEAR_CACHE_TTL:
+    case SJX_OPT_NEAR_CACHE_COHERENCE:
+        return set_near(object, option, number);
     }
     return refused(object, "there is no such option");
 }

@@ -44,7 +44,9 @@ enum {
     SJ_ERR_PANIC = 29       /* a fault of this library; what was called should not be used further */
 };
 
-/* Who refills a value, for requests with lease_ttl or recache_below. */
+/* Who refills a value, for requests with lease_ttl or recache_below; to others what is to be refilled is a miss. The winner stores
+ * with the cas of its result, so that nothing that changed meanwhile is overwritten; or, if it has nothing to store and the result
+ * was empty, deletes with it, so that the next one wins. */
 enum {
     SJ_LEASE_WON = 1,    /* the asker is to */
     SJ_LEASE_TAKEN = 2,  /* somebody else is to */
@@ -96,6 +98,19 @@ uint32_t sj_client_servers(const sj_client *client);
 /* The server of a key, counted from 0 in the order in which they were added; UINT32_MAX for arguments that are none. */
 uint32_t sj_client_place(const sj_client *client, const void *key, size_t key_len);
 
+/* What the near cache of a client has done, which the option near_cache_mib makes. SJ_MISS: there is none. */
+typedef struct sj_near_counts_t {
+    uint64_t hits;           /* gets answered by a copy */
+    uint64_t misses;         /* asked of a server; may have become a copy */
+    uint64_t passed;         /* passed through, as their server was not followed */
+    uint64_t invalidations;  /* keys that servers told about */
+    uint64_t flushes;        /* how often all copies of a server went */
+    uint64_t voids;          /* answers that were overtaken by a change */
+    uint64_t copies;
+    uint64_t bytes;
+} sj_near_counts_t;
+int sj_near_counts(const sj_client *client, sj_near_counts_t *counts);
+
 /* ---- Requests ---- */
 
 enum {
@@ -106,7 +121,7 @@ enum {
     SJ_REPLACE,
     SJ_APPEND,      /* value */
     SJ_PREPEND,
-    SJ_DELETE,      /* [cas] */
+    SJ_DELETE,      /* [cas] [invalidate: exptime, for so long those with a lease_ttl still get it] */
     SJ_INCR,        /* delta, [with_initial: initial, exptime] */
     SJ_DECR,
     SJ_NOOP,        /* with a server in the options */
@@ -135,7 +150,8 @@ typedef struct sj_request {
     uint8_t with_initial;
     uint8_t quiet;      /* no reply is wanted; SJ_OK says that it is on its way */
     uint8_t plain;      /* of SJ_GET: its `lease` is of no interest; many at once are cheaper then */
-    uint8_t unused[3];
+    uint8_t invalidate;
+    uint8_t unused[2];
 } sj_request;
 
 /* How a call differs from others. NULL for all of it: it does not. */

@@ -1,12 +1,12 @@
 //! `sj_client`: one call, and many at once.
 
 use std::ffi::{c_int, c_void};
-use std::sync::mpsc;
 use std::time::Duration;
 
+use scrubjay_client::near::Front;
 use scrubjay_client::placement::ServerIndex;
 use scrubjay_client::protocol::{Reply, Request};
-use scrubjay_client::{Call, Client, Error, Route};
+use scrubjay_client::{Call, Config, Error, Route};
 
 use crate::border::{self, SjResult, bytes, fill, guard, missing, object, panicked, status};
 use crate::config::SjConfig;
@@ -14,7 +14,7 @@ use crate::request::{SjRequest, result};
 
 /// `sj_client`
 pub struct SjClient {
-    pub(crate) client: Client,
+    front: Front,
     /// All servers, by their number.
     servers: Vec<ServerIndex>,
 }
@@ -37,10 +37,10 @@ pub unsafe extern "C" fn sj_client_new(config: *const SjConfig, result: *mut SjR
     unsafe {
         fill(result, || {
             let config = object(config, "config")?;
-            let client = Client::new(config.0.clone());
-            let client = client.map_err(|error| SjResult::error(status::CONFIG, error))?;
-            let servers = client.servers().collect();
-            made = Box::into_raw(Box::new(SjClient { client, servers }));
+            let front = Front::new(config.0.clone());
+            let front = front.map_err(|error| SjResult::error(status::CONFIG, error))?;
+            let servers = front.client().servers().collect();
+            made = Box::into_raw(Box::new(SjClient { front, servers }));
             Ok(SjResult::new(status::OK))
         });
     }
@@ -72,7 +72,47 @@ pub unsafe extern "C" fn sj_client_place(client: *const SjClient, key: *const c_
         let Some(client) = client.as_ref() else {
             return u32::MAX;
         };
-        client.client.place(bytes(key, key_len)).get() as u32
+        client.front.client().place(bytes(key, key_len)).get() as u32
+    })
+}
+
+/// `sj_near_counts`
+#[repr(C)]
+pub struct SjNearCounts {
+    hits: u64,
+    misses: u64,
+    passed: u64,
+    invalidations: u64,
+    flushes: u64,
+    voids: u64,
+    copies: u64,
+    bytes: u64,
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sj_near_counts(client: *const SjClient, out: *mut SjNearCounts) -> c_int {
+    // SAFETY: the caller's promises.
+    let (Some(client), Some(out)) = (unsafe { (client.as_ref(), out.as_mut()) }) else {
+        return status::ARGUMENT;
+    };
+    guard(status::PANIC, || {
+        let Some(near) = client.front.near() else {
+            return status::MISS;
+        };
+        let counts = near.counts();
+        *out = SjNearCounts {
+            hits: counts.hits,
+            misses: counts.misses,
+            passed: counts.passed,
+            invalidations: counts.invalidations,
+            flushes: counts.flushes,
+            voids: counts.voids,
+            copies: counts.copies,
+            bytes: counts.bytes,
+        };
+        status::OK
     })
 }
 
@@ -95,7 +135,7 @@ pub unsafe extern "C" fn sj_call(
             if let (Route::Key, Some(key)) = (call.route, from.route()) {
                 call.route = Route::As(key);
             }
-            Ok(result(client.client.call(request, call)))
+            Ok(result(client.front.call(request, call), from.has_lease()))
         })
     }
 }
@@ -127,21 +167,19 @@ pub unsafe extern "C" fn sj_call_all(
         };
         let replies = guard(None, || Some(asked.ask()));
         let mut replies = replies.into_iter().flatten();
-        for index in 0..count {
-            let result = guard(None, || replies.next().map(result));
+        for (index, from) in requests.iter().enumerate() {
+            let result = guard(None, || Some(result(replies.next()?, from.has_lease())));
             out.add(index).write(result.unwrap_or_else(panicked));
         }
     }
     status::OK
 }
 
-/// Many requests, and where they go.
+/// Many requests, and where each goes.
 struct Asked<'a> {
-    client: &'a SjClient,
-    call: Call<'a>,
-    requests: Vec<Request<'a>>,
-    /// Of each request, if any is placed as another key.
-    servers: Option<Vec<ServerIndex>>,
+    front: &'a Front,
+    asks: Vec<(Request<'a>, Route<'a>)>,
+    timeout: Option<Duration>,
 }
 
 impl<'a> Asked<'a> {
@@ -155,76 +193,25 @@ impl<'a> Asked<'a> {
         // SAFETY: the caller's promises, all of them.
         unsafe {
             let client: &SjClient = object(client, "client")?;
-            let requests: Result<Vec<_>, _> = from.iter().map(|from| from.request()).collect();
-            let (requests, call) = (requests?, client.call(options.as_ref())?);
-            let routed = call.route == Route::Key && from.iter().any(|from| from.route().is_some());
-            let place = |(from, request): (&SjRequest, &Request<'_>)| {
-                let key = from.route().or_else(|| request.key());
-                client.client.place(key.unwrap_or_default())
+            let call = client.call(options.as_ref())?;
+            let ask = |from: &SjRequest| {
+                let route = match (call.route, from.route()) {
+                    (Route::Key, Some(key)) => Route::As(key),
+                    (route, _) => route,
+                };
+                from.request().map(|request| (request, route))
             };
             Ok(Asked {
-                client,
-                call,
-                servers: routed.then(|| from.iter().zip(&requests).map(place).collect()),
-                requests,
+                front: &client.front,
+                asks: from.iter().map(ask).collect::<Result<_, _>>()?,
+                timeout: call.timeout,
             })
         }
     }
 
     fn ask(self) -> Replies {
-        let client = &self.client.client;
-        match self.servers {
-            None => client.call_all(self.requests, self.call),
-            Some(servers) => ask_apart(client, self.requests, &servers, self.call),
-        }
+        self.front.call_each(self.asks, self.timeout)
     }
-}
-
-/// Asks each server for its part, all at the same time.
-fn ask_apart(
-    client: &Client,
-    requests: Vec<Request<'_>>,
-    servers: &[ServerIndex],
-    call: Call<'_>,
-) -> Replies {
-    let count = requests.len();
-    let mut parts: Vec<(ServerIndex, Vec<usize>, Vec<Request<'_>>)> = Vec::new();
-    for (index, (request, server)) in requests.into_iter().zip(servers).enumerate() {
-        match parts.iter_mut().find(|(of, ..)| of == server) {
-            Some((_, indexes, part)) => {
-                indexes.push(index);
-                part.push(request);
-            }
-            None => parts.push((*server, vec![index], vec![request])),
-        }
-    }
-    let (done, arrived) = mpsc::channel();
-    let last = parts.pop();
-    for (server, indexes, part) in parts {
-        let done = done.clone();
-        let call = Call {
-            route: Route::Server(server),
-            ..call
-        };
-        // Nobody waits any more only if this thread is gone.
-        client.start_all(part, call, move |replies| drop(done.send((indexes, replies))));
-    }
-    drop(done);
-    let here = last.map(|(server, indexes, part)| {
-        let call = Call {
-            route: Route::Server(server),
-            ..call
-        };
-        (indexes, client.call_all(part, call))
-    });
-    let mut all: Vec<Option<Result<Reply, Error>>> = Vec::new();
-    all.resize_with(count, || None);
-    for (indexes, replies) in here.into_iter().chain(arrived) {
-        for (index, reply) in indexes.into_iter().zip(replies) {
-            all[index] = Some(reply);
-        }
-    }
-    all.into_iter().flatten().collect()
 }
 
 impl SjClient {
@@ -241,6 +228,11 @@ impl SjClient {
             route,
             timeout: (millis > 0).then(|| Duration::from_millis(millis)),
         })
+    }
+
+    /// What it was made from.
+    pub(crate) fn config(&self) -> &Config {
+        self.front.client().config()
     }
 
     /// A server by its number.

@@ -66,7 +66,7 @@ pub unsafe extern "C" fn sj_keys(
 
 fn connect(client: &SjClient, number: u32) -> Result<Admin, SjResult> {
     let index = client.server(number)?;
-    let config = client.client.config();
+    let config = client.config();
     Admin::connect(&config.servers[index.get()], config).map_err(|error| {
         let status = match error {
             AdminError::Connection { .. } => status::CONNECT,

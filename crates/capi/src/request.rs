@@ -33,7 +33,8 @@ pub struct SjRequest {
     with_initial: u8,
     quiet: u8,
     plain: u8,
-    unused: [u8; 3],
+    invalidate: u8,
+    unused: [u8; 2],
 }
 
 /// Operations, as in the header.
@@ -98,7 +99,7 @@ impl SjRequest {
             op::DELETE => Request::Delete(Delete {
                 key,
                 cas,
-                invalidate: None,
+                invalidate: (self.invalidate != 0).then_some(self.exptime),
                 quiet,
             }),
             op::INCR | op::DECR => Request::Arith(Arith {
@@ -120,6 +121,11 @@ impl SjRequest {
         })
     }
 
+    /// Whether it is told what a lease holds.
+    pub(crate) fn has_lease(&self) -> bool {
+        self.lease_ttl != 0 || self.recache_below != 0
+    }
+
     /// The key by which it is placed, if not its own.
     ///
     /// # Safety
@@ -130,9 +136,10 @@ impl SjRequest {
     }
 }
 
-/// A reply as C sees it.
-pub(crate) fn result(reply: Result<Reply, Error>) -> SjResult {
+/// A reply as C sees it. What a lease holds is a miss to those who did not ask with one.
+pub(crate) fn result(reply: Result<Reply, Error>, has_lease: bool) -> SjResult {
     match reply {
+        Ok(Reply::Value(value)) if value.is_withheld() && !has_lease => SjResult::new(status::MISS),
         Ok(Reply::Value(value)) => found(value),
         Ok(Reply::Miss) => SjResult::new(status::MISS),
         Ok(Reply::NotStored) => SjResult::new(status::NOT_STORED),

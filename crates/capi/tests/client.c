@@ -329,6 +329,64 @@ static void encrypted(void)
     sj_config_free(config);
 }
 
+/* Asks with a lease: status, lease and number of what was found. */
+static sj_result leased(const sj_client *client, const char *key)
+{
+    sj_result result;
+    sj_request get = request(SJ_GET, key);
+    get.with_cas = 1;
+    get.lease_ttl = 30;
+    sj_call(client, &get, NULL, &result);
+    return result;
+}
+
+static void leases(const sj_client *client)
+{
+    status(client, request(SJ_DELETE, "c:lease"));
+    sj_result won = leased(client, "c:lease"), taken = leased(client, "c:lease");
+    CHECK(won.status == SJ_OK && (won.lease & SJ_LEASE_WON) && won.len == 0);
+    CHECK(taken.status == SJ_OK && !(taken.lease & SJ_LEASE_WON) && (taken.lease & SJ_LEASE_TAKEN));
+    CHECK(status(client, request(SJ_GET, "c:lease")) == SJ_MISS);
+    sj_request set = store(SJ_SET, "c:lease", "made");
+    set.cas = won.cas;
+    CHECK(status(client, set) == SJ_OK);
+    CHECK(status(client, set) == SJ_EXISTS);
+    CHECK(holds(client, "c:lease", "made"));
+    sj_request invalidate = request(SJ_DELETE, "c:lease");
+    invalidate.invalidate = 1;
+    invalidate.exptime = 30;
+    CHECK(status(client, invalidate) == SJ_OK);
+    CHECK(status(client, request(SJ_GET, "c:lease")) == SJ_MISS);
+    sj_result_free(&won);
+    sj_result_free(&taken);
+}
+
+static void near_cache(const sj_client *plain, const char *ports)
+{
+    sj_near_counts_t counts;
+    sj_config *config = sj_config_new();
+    sj_result result;
+    CHECK(sj_near_counts(plain, &counts) == SJ_MISS);
+    CHECK(sj_near_counts(NULL, &counts) == SJ_ERR_ARGUMENT && sj_near_counts(plain, NULL) == SJ_ERR_ARGUMENT);
+    sj_config_add(config, "127.0.0.1", (uint16_t)atoi(ports), 1, &result);
+    sj_result_free(&result);
+    CHECK(sj_config_set(config, "near_cache_mib", "8", &result) == SJ_OK);
+    sj_result_free(&result);
+    sj_client *near = sj_client_new(config, &result);
+    CHECK(near != NULL);
+    sj_result_free(&result);
+    sj_config_free(config);
+    CHECK(status(near, store(SJ_SET, "c:near", "one")) == SJ_OK);
+    /* What is told of the write may remove the first copies. */
+    for (int round = 0; round < 1000000 && sj_near_counts(near, &counts) == SJ_OK && counts.hits < 2; round++) {
+        CHECK(holds(near, "c:near", "one"));
+    }
+    CHECK(counts.hits >= 2 && counts.copies >= 1);
+    CHECK(status(near, store(SJ_SET, "c:near", "two")) == SJ_OK);
+    CHECK(holds(near, "c:near", "two"));
+    sj_client_free(near);
+}
+
 int main(void)
 {
     const char *ports = getenv("SCRUBJAY_PORTS");
@@ -344,6 +402,8 @@ int main(void)
     batches(client, 1);
     threads(client);
     servers(client);
+    leases(client);
+    near_cache(client, ports);
     sj_client_free(client);
     encrypted();
     packing();

@@ -68,6 +68,8 @@ pub enum AdminError {
     Connection {
         /// Which server.
         server: String,
+        /// What happened.
+        kind: ErrorKind,
         /// Why, in words.
         reason: String,
     },
@@ -90,7 +92,7 @@ pub enum AdminError {
 impl fmt::Display for AdminError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AdminError::Connection { server, reason } => {
+            AdminError::Connection { server, reason, .. } => {
                 write!(
                     f,
                     "{server}: {reason}; check that the server runs and can be reached"
@@ -131,6 +133,7 @@ impl Admin {
         let config = &config.of_server(server);
         let stream = open(server, config).map_err(|error| AdminError::Connection {
             server: name.clone(),
+            kind: error.kind(),
             reason: error.to_string(),
         })?;
         let mut admin = Admin {
@@ -220,17 +223,52 @@ impl Admin {
         Err(self.refused())
     }
 
+    /// What the server answers to any command, as it came: up to where `is_whole` says of everything so far that it is whole, or
+    /// to the line of an error. Not more than `len_max` bytes and what one read brings.
+    ///
+    /// # Errors
+    /// The connection failed, or the answer is longer. Connect anew then.
+    pub fn command(
+        &mut self,
+        command: &[u8],
+        len_max: usize,
+        is_whole: impl Fn(&[u8]) -> bool,
+    ) -> Result<Vec<u8>, AdminError> {
+        self.send_bytes([command, b"\r\n"].concat())?;
+        let mut answer = Vec::new();
+        while !is_whole(&answer) && !is_error(&answer) {
+            if answer.len() > len_max {
+                let words = format!("an answer of more than {len_max} bytes; ask for less");
+                return Err(self.failed(Error::new(ErrorKind::FileTooLarge, words)));
+            }
+            let came = self.stream.fill_buf().map(|bytes| {
+                answer.extend_from_slice(bytes);
+                bytes.len()
+            });
+            match came {
+                Ok(0) => return Err(self.failed(ended())),
+                Ok(len) => self.stream.consume(len),
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+        Ok(answer)
+    }
+
     /// What the last line says.
     fn facts(&self) -> Result<KeyFacts, AdminError> {
         parse_facts(self.line.trim_ascii_end()).ok_or_else(|| self.unreadable())
     }
 
     fn send(&mut self, line: &str) -> Result<(), AdminError> {
-        let mut output = Output::from(format!("{line}\r\n").into_bytes());
+        self.send_bytes(format!("{line}\r\n").into_bytes())
+    }
+
+    fn send_bytes(&mut self, bytes: Vec<u8>) -> Result<(), AdminError> {
+        let mut output = Output::from(bytes);
         while !output.is_empty() {
             // A few bytes, which a socket takes when everything before them was answered.
             let sent = self.stream.get_ref().stream.send(&output);
-            output.advance(sent.map_err(|error| self.failed(error.to_string()))?);
+            output.advance(sent.map_err(|error| self.failed(error))?);
         }
         Ok(())
     }
@@ -240,8 +278,8 @@ impl Admin {
         self.line.clear();
         let mut bounded = (&mut self.stream).take(LINE_LEN_MAX as u64);
         match bounded.read_until(b'\n', &mut self.line) {
-            Err(error) => Err(self.failed(error.to_string())),
-            Ok(0) => Err(self.failed("it ended the connection".to_owned())),
+            Err(error) => Err(self.failed(error)),
+            Ok(0) => Err(self.failed(ended())),
             Ok(_) => match self.line.strip_suffix(b"\n") {
                 Some(line) => Ok(line.strip_suffix(b"\r").unwrap_or(line)),
                 None => Err(self.unreadable()),
@@ -249,10 +287,11 @@ impl Admin {
         }
     }
 
-    fn failed(&self, reason: String) -> AdminError {
+    fn failed(&self, error: Error) -> AdminError {
         AdminError::Connection {
             server: self.name.clone(),
-            reason,
+            kind: error.kind(),
+            reason: error.to_string(),
         }
     }
 
@@ -275,6 +314,16 @@ impl Admin {
         let line = self.line.trim_ascii_end();
         String::from_utf8_lossy(&line[..line.len().min(SHOWN_MAX)]).into_owned()
     }
+}
+
+fn ended() -> Error {
+    Error::new(ErrorKind::UnexpectedEof, "it ended the connection")
+}
+
+/// Whether a server refuses what it was asked.
+fn is_error(answer: &[u8]) -> bool {
+    let starts = [b"ERROR".as_slice(), b"CLIENT_ERROR", b"SERVER_ERROR"];
+    answer.ends_with(b"\r\n") && starts.iter().any(|start| answer.starts_with(start))
 }
 
 fn open(server: &Server, config: &Config) -> std::io::Result<Waiting> {

@@ -385,7 +385,7 @@ impl Values {
                 cas: None,
             });
         };
-        let value = match is_withheld(&found) {
+        let value = match found.is_withheld() {
             true => None,
             false => Some(self.decode(&found)?),
         };
@@ -427,18 +427,6 @@ fn store<'a>(key: &'a [u8], stored: Stored, mode: StoreMode, put: &Put) -> Store
         quiet: put.quiet,
         ..Store::new(key, stored.bytes)
     }
-}
-
-/// Whether nobody but a lease should see it: it is to be refilled, or somebody is about to fill it for the first time. Who has
-/// won by this very look-up must see a miss too, since nobody else will be told to refill.
-fn is_withheld(found: &protocol::Value) -> bool {
-    found.lease.stale || is_placeholder(found)
-}
-
-/// Whether a lease made this item, and nobody has filled it yet. No layout but those that have flags 0 for text writes such
-/// an item, and then only an empty text that somebody refreshes early is taken for one.
-fn is_placeholder(found: &protocol::Value) -> bool {
-    found.bytes.is_empty() && found.flags == 0 && (found.lease.won || found.lease.taken)
 }
 
 fn is_done(reply: &Reply) -> bool {

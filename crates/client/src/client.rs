@@ -23,6 +23,8 @@ use crate::protocol::{Get, Reply, Request};
 use crate::set::Set;
 use crate::statistics::ServerStatistics;
 
+mod each;
+
 /// Servers, and the connections to them. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Shared>);
@@ -193,10 +195,20 @@ impl Client {
     /// Asks many, all servers at the same time, and waits until all replies are there or the time is up. The replies are in the
     /// order of the requests; what did not come in time says so.
     pub fn call_all(&self, requests: Vec<Request<'_>>, call: Call<'_>) -> Vec<Result<Reply, Error>> {
+        self.call_by(requests, |_| call.route, call)
+    }
+
+    /// [`Client::call_all`] by the route that each request has by its place; the call's own is not looked at.
+    fn call_by<'a>(
+        &self,
+        requests: Vec<Request<'_>>,
+        route: impl Fn(usize) -> Route<'a>,
+        call: Call<'_>,
+    ) -> Vec<Result<Reply, Error>> {
         let patience = self.patience(call);
         let set = self.0.set();
         set.close_idle(patience.since);
-        let routes = match self.routes(&set, &requests, call.route) {
+        let routes = match self.routes(&set, &requests, &route) {
             Ok(routes) => routes,
             Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
         };
@@ -209,13 +221,13 @@ impl Client {
                 .map(|(request, key)| with_key(request, key.as_deref()))
                 .collect();
         }
-        if !self.fails_over(call.route) {
+        if !(0..requests.len()).any(|at| self.fails_over(route(at))) {
             return set.ask_all(requests, &routes, patience);
         }
         let ask = |requests: Vec<Request<'_>>, routes: &[usize]| set.ask_all(requests, routes, patience);
         let replies = ask(requests.iter().map(failover::again).collect(), &routes);
-        let placed = |request| self.placed(request, call.route);
-        let placed: Vec<_> = requests.iter().map(placed).collect();
+        let placed = |(at, request)| self.placed(request, route(at));
+        let placed: Vec<_> = requests.iter().enumerate().map(placed).collect();
         let origin = |at: usize| self.origin(&set, &placed[at], routes[at]);
         failover::end_all(&requests, replies, origin, &patience, ask)
     }
@@ -269,7 +281,7 @@ impl Client {
         done: impl FnOnce(Vec<Result<Reply, Error>>) + Send + 'static,
     ) {
         // That there is nothing to forget is told once, below.
-        let _ = self.begin_all(requests, call, Box::new(done));
+        let _ = self.begin_all(requests, |_| call.route, call, Box::new(done));
     }
 
     /// [`Client::start`] as a future, for any runtime. Dropped before its time, it is waited for no more.
@@ -295,7 +307,8 @@ impl Client {
     ) -> impl Future<Output = Vec<Result<Reply, Error>>> + Send + use<> {
         let place = Place::default();
         let to = place.clone();
-        let known = self.begin_all(requests, call, Box::new(move |replies| to.put(replies)));
+        let done = Box::new(move |replies| to.put(replies));
+        let known = self.begin_all(requests, |_| call.route, call, done);
         Answer::new(place, known)
     }
 
@@ -312,14 +325,15 @@ impl Client {
     }
 
     /// Asks many by the driver; gives the names by which they can be forgotten, if there is anything to forget.
-    fn begin_all(
+    fn begin_all<'a>(
         &self,
         requests: Vec<Request<'_>>,
+        route: impl Fn(usize) -> Route<'a>,
         call: Call<'_>,
         done: AllDone,
     ) -> Option<(Arc<Driver>, Names)> {
         let set = self.0.set();
-        let routed = self.routes(&set, &requests, call.route);
+        let routed = self.routes(&set, &requests, &route);
         let (routes, driver) = match routed.and_then(|routes| Ok((routes, set.driver()?))) {
             Ok(found) => found,
             Err(error) => {
@@ -327,8 +341,9 @@ impl Client {
                 return None;
             }
         };
+        let fails_over = (0..requests.len()).any(|at| self.fails_over(route(at)));
         let asked = requests.into_iter().zip(routes.iter().copied());
-        if !self.fails_over(call.route) {
+        if !fails_over {
             let patience = set.patience_for(&routes, self.patience(call));
             let kept = asked.map(|(request, index)| self.keep(request, index)).collect();
             return Some((driver.clone(), driver.call_all(kept, patience, done)));
@@ -337,7 +352,8 @@ impl Client {
         let names = asked.enumerate().filter_map(|(at, (request, index))| {
             let all = all.clone();
             let done = Box::new(move |reply| all.put(at, reply));
-            self.begin(&set, index, request, call, done)
+            let (route, timeout) = (route(at), call.timeout);
+            self.begin(&set, index, request, Call { route, timeout }, done)
         });
         Some((driver.clone(), Names::Each(names.collect())))
     }
@@ -396,14 +412,17 @@ impl Client {
     }
 
     /// The server of each; an error if there is none.
-    fn routes(&self, set: &Set, requests: &[Request<'_>], route: Route<'_>) -> Result<Vec<usize>, Error> {
-        if let Route::Server(index) = route {
-            set.server(index.get())?;
-        }
-        Ok(requests
-            .iter()
-            .map(|request| self.route(set, request, route))
-            .collect())
+    fn routes<'a>(
+        &self,
+        set: &Set,
+        requests: &[Request<'_>],
+        route: impl Fn(usize) -> Route<'a>,
+    ) -> Result<Vec<usize>, Error> {
+        let of = |(at, request)| {
+            let index = self.route(set, request, route(at));
+            set.server(index).map(|_| index)
+        };
+        requests.iter().enumerate().map(of).collect()
     }
 
     /// What the server of a request that has its key on the wire was found by.

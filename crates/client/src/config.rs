@@ -9,6 +9,7 @@ use std::time::Duration;
 pub use options::{OPTIONS, OptionRow};
 
 use crate::event::Hook;
+use crate::near::{self, NearError};
 use crate::placement::{PlacementError, Scheme, Server};
 use crate::protocol::{Form, Order};
 use crate::tls::{Tls, TlsError};
@@ -54,6 +55,8 @@ pub struct Config {
     pub login: Option<Login>,
     /// Whether connections are encrypted, and what is believed and shown.
     pub tls: Tls,
+    /// What a near cache is held to that [`near::Front`] makes; of 0 bytes: it makes none.
+    pub near: near::Settings,
     /// In the order of the servers: in what they differ from all that is said above. Servers beyond its end do not differ.
     pub apart: Vec<Apart>,
     /// What is told of servers that fail and come back, connections and requests.
@@ -132,6 +135,10 @@ impl Config {
             failover: Failover::Error,
             login: None,
             tls: Tls::default(),
+            near: near::Settings {
+                bytes_max: 0,
+                ..near::Settings::default()
+            },
             apart: Vec::new(),
             on_event: None,
         }
@@ -307,6 +314,8 @@ pub enum ConfigError {
     Apart(String),
     /// Connections cannot be encrypted as configured.
     Tls(TlsError),
+    /// There can be no near cache.
+    Near(NearError),
 }
 
 impl fmt::Display for ConfigError {
@@ -318,6 +327,7 @@ impl fmt::Display for ConfigError {
                 OPTIONS.iter().try_for_each(|row| write!(f, " {}", row.name))
             }
             ConfigError::Value { name, text, wanted } => write!(f, "{name}: {text:?} is not {wanted}"),
+            ConfigError::Near(error) => error.fmt(f),
             ConfigError::Server(text) => {
                 write!(
                     f,
@@ -341,6 +351,12 @@ impl std::error::Error for ConfigError {}
 impl From<TlsError> for ConfigError {
     fn from(error: TlsError) -> ConfigError {
         ConfigError::Tls(error)
+    }
+}
+
+impl From<NearError> for ConfigError {
+    fn from(error: NearError) -> ConfigError {
+        ConfigError::Near(error)
     }
 }
 

@@ -10,17 +10,21 @@
 
 mod copies;
 mod follower;
+mod front;
 pub mod stream;
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use arc_swap::{ArcSwap, Guard};
 use scrubjay_base::time::Now;
 
-use self::copies::{Copies, Fill, add};
-use self::follower::Follower;
+use self::copies::{Copies, Fill, Place, add};
+use self::follower::{Firsts, Follower};
+pub use self::front::Front;
 use crate::client::{Call, Client, Route};
 use crate::config::Failover;
 use crate::error::Error;
@@ -28,7 +32,7 @@ use crate::placement::ServerIndex;
 use crate::protocol::{Get, Lease, Reply, Request, Value};
 
 /// What a near cache is held to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Most bytes of all copies, with what keeping them takes.
     pub bytes_max: usize,
@@ -126,6 +130,15 @@ pub struct NearCache(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     client: Client,
+    settings: Settings,
+    /// What this process has. A child that was forked starts with nothing, and leaves its parent's alone.
+    here: ArcSwap<Here>,
+}
+
+/// The copies of one process, and who keeps them right.
+#[derive(Debug)]
+struct Here {
+    process: u32,
     copies: Arc<Copies>,
     ttl_nanos: u64,
     clock: Clock,
@@ -170,19 +183,14 @@ impl NearCache {
             Failover::Next(_) => return Err(NearError::ManyPlaces("failover to the next servers")),
             Failover::Gutter { .. } => return Err(NearError::ManyPlaces("failover to a gutter")),
         }
-        let clock = Clock(Instant::now());
-        let is_told = settings.coherence == Coherence::Stream;
-        let copies = Arc::new(Copies::new(client.servers().count(), settings.bytes_max, is_told));
-        let follower = match is_told {
-            true => Some(Follower::start(client.config(), &copies, clock)?),
-            false => None,
-        };
+        let (here, firsts) = Here::new(&client, settings)?;
+        if let Some(firsts) = firsts {
+            firsts.wait(client.config())?;
+        }
         Ok(NearCache(Arc::new(Shared {
             client,
-            copies,
-            ttl_nanos: u64::try_from(settings.ttl.as_nanos()).unwrap_or(u64::MAX / 2),
-            clock,
-            follower,
+            settings: settings.clone(),
+            here: ArcSwap::from_pointee(here),
         })))
     }
 
@@ -196,13 +204,14 @@ impl NearCache {
     /// # Errors
     /// As [`Client::call`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Arc<Value>>, Error> {
-        if let Some(value) = self.0.look(key) {
+        let here = self.0.here();
+        if let Some(value) = here.look(key, None) {
             return Ok(Some(value));
         }
-        let asked = self.0.begin(key);
+        let asked = here.begin(key, Place::Own(self.0.client.place(key)));
         let reply = self.0.client.call(question(key), Call::default())?;
         Ok(match reply {
-            Reply::Value(value) => Some(self.0.end(asked, key, value)),
+            Reply::Value(value) => Some(here.end(asked, key, value)),
             _ => None,
         })
     }
@@ -212,31 +221,35 @@ impl NearCache {
     /// # Errors
     /// As [`Client::call`].
     pub fn call(&self, request: Request<'_>, call: Call<'_>) -> Result<Reply, Error> {
-        self.call_all(vec![request], call)
+        self.call_each(vec![(request, call.route)], call.timeout)
             .pop()
             .expect("a reply to each request")
     }
 
     /// As [`Client::call_all`]; what has no copy is asked for in one call.
-    pub fn call_all(&self, requests: Vec<Request<'_>>, call: Call<'_>) -> Vec<Result<Reply, Error>> {
-        let shared = &self.0;
-        let changes = shared.begin_changes(&requests);
-        let plan = shared.plan(requests, call);
-        let mut replies = match plan.left.is_empty() {
-            true => Vec::new(),
-            false => shared.client.call_all(plan.left, call),
-        }
-        .into_iter();
-        let mut finish = |way: Way| match way {
-            Way::Here(value) => Ok(Reply::Value(value)),
-            Way::Through => replies.next().expect("a reply to each request"),
-            Way::Kept(key, asked) => match replies.next().expect("a reply to each request") {
-                Ok(Reply::Value(value)) => Ok(Reply::Value(shared.end(asked, &key, value).as_ref().clone())),
-                other => other,
-            },
+    pub fn call_all(&self, requests: Vec<Request<'_>>, call: Call<'_>) -> Replies {
+        let asks = requests.into_iter().map(|request| (request, call.route));
+        self.call_each(asks.collect(), call.timeout)
+    }
+
+    /// As [`Client::call_each`].
+    ///
+    /// # Panics
+    /// As there.
+    pub fn call_each(&self, asks: Vec<(Request<'_>, Route<'_>)>, timeout: Option<Duration>) -> Replies {
+        let (shared, here) = (&self.0, self.0.here());
+        let plan = shared.plan(&here, asks);
+        let mut left = plan.left;
+        let replies = match left.len() {
+            0 => Vec::new(),
+            1 => {
+                let (request, route) = left.pop().expect("one");
+                vec![shared.client.call(request, Call { route, timeout })]
+            }
+            _ => shared.client.call_each(left, timeout),
         };
-        let done = plan.ways.into_iter().map(&mut finish).collect();
-        shared.change(&changes);
+        let done = here.finish(plan.ways, replies);
+        shared.change(&here, &plan.changes);
         done
     }
 
@@ -247,24 +260,41 @@ impl NearCache {
         call: Call<'_>,
         done: impl FnOnce(Result<Reply, Error>) + Send + 'static,
     ) {
-        let requests = vec![request];
-        let changes = self.0.begin_changes(&requests);
-        let mut plan = self.0.plan(requests, call);
-        let way = plan.ways.pop().expect("one request");
-        if let Way::Here(value) = way {
-            return done(Ok(Reply::Value(value)));
+        let done = |mut replies: Replies| done(replies.pop().expect("a reply to each request"));
+        self.start_each(vec![(request, call.route)], call.timeout, done);
+    }
+
+    /// As [`Client::start_all`].
+    pub fn start_all(
+        &self,
+        requests: Vec<Request<'_>>,
+        call: Call<'_>,
+        done: impl FnOnce(Replies) + Send + 'static,
+    ) {
+        let asks = requests.into_iter().map(|request| (request, call.route));
+        self.start_each(asks.collect(), call.timeout, done);
+    }
+
+    /// As [`Client::start_each`]. What copies answer is told before this returns.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn start_each(
+        &self,
+        asks: Vec<(Request<'_>, Route<'_>)>,
+        timeout: Option<Duration>,
+        done: impl FnOnce(Replies) + Send + 'static,
+    ) {
+        let here = Guard::into_inner(self.0.here());
+        let Plan { ways, left, changes } = self.0.plan(&here, asks);
+        if left.is_empty() {
+            return done(here.finish(ways, Vec::new()));
         }
-        let request = plan.left.pop().expect("what has no copy is asked for");
         let shared = Arc::clone(&self.0);
-        self.0.client.start(request, call, move |reply| {
-            let reply = match (way, reply) {
-                (Way::Kept(key, asked), Ok(Reply::Value(value))) => {
-                    Ok(Reply::Value(shared.end(asked, &key, value).as_ref().clone()))
-                }
-                (_, reply) => reply,
-            };
-            shared.change(&changes);
-            done(reply);
+        self.0.client.start_each(left, timeout, move |replies| {
+            let replies = here.finish(ways, replies);
+            shared.change(&here, &changes);
+            done(replies);
         });
     }
 
@@ -273,20 +303,22 @@ impl NearCache {
     /// # Errors
     /// Words for people.
     pub fn is_kept(&self, server: ServerIndex) -> Result<(), String> {
-        if self.0.copies.believes(server, self.0.clock.now()) {
+        let here = self.0.here();
+        if here.copies.believes(server, here.clock.now()) {
             return Ok(());
         }
-        let follower = self.0.follower.as_ref();
+        let follower = here.follower.as_ref();
         let trouble = follower.map(|follower| follower.trouble(server));
         let trouble = trouble.filter(|words| !words.is_empty());
         Err(trouble.unwrap_or_else(|| "the server has not told lately how far it is".to_owned()))
     }
 
-    /// What it has done.
+    /// What it has done, in this process.
     pub fn counts(&self) -> Counts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let counts = &self.0.copies.counts;
-        let (copies, bytes) = self.0.copies.held();
+        let here = self.0.here();
+        let counts = &here.copies.counts;
+        let (copies, bytes) = here.copies.held();
         Counts {
             hits: read(&counts.hits),
             misses: read(&counts.misses),
@@ -299,6 +331,8 @@ impl NearCache {
         }
     }
 }
+
+type Replies = Vec<Result<Reply, Error>>;
 
 /// What a request makes wrong here, whatever becomes of it.
 #[derive(Clone, Debug)]
@@ -314,10 +348,11 @@ enum Way {
     Kept(Vec<u8>, Option<Asked>),
 }
 
-/// How requests are answered, and those of them that are asked.
-struct Plan<'a> {
+/// How requests are answered, those of them that are asked, and what they make wrong.
+struct Plan<'a, 'b> {
     ways: Vec<Way>,
-    left: Vec<Request<'a>>,
+    left: Vec<(Request<'a>, Route<'b>)>,
+    changes: Vec<Change>,
 }
 
 /// The get whose answer may be kept, if it is known for how long.
@@ -328,8 +363,8 @@ fn question(key: &[u8]) -> Request<'_> {
     })
 }
 
-/// Whether it is a look-up and nothing else, of what lies at the key's own server.
-fn is_plain(request: &Request<'_>, call: Call<'_>) -> bool {
+/// Whether it is a look-up and nothing else.
+fn is_plain(request: &Request<'_>) -> bool {
     let Request::Get(get) = request else {
         return false;
     };
@@ -343,19 +378,54 @@ fn is_plain(request: &Request<'_>, call: Call<'_>) -> bool {
     else {
         return false;
     };
-    call.route == Route::Key
+    true
 }
 
-impl Shared {
-    fn look(&self, key: &[u8]) -> Option<Arc<Value>> {
-        let value = self.copies.get(key, self.clock.now())?;
+impl Here {
+    /// Nothing yet, and what will tell how the first connections went.
+    fn new(client: &Client, settings: &Settings) -> Result<(Here, Option<Firsts>), NearError> {
+        let clock = Clock(Instant::now());
+        let is_told = settings.coherence == Coherence::Stream;
+        let copies = Arc::new(Copies::new(client.servers().count(), settings.bytes_max, is_told));
+        let started = match is_told {
+            true => Some(Follower::start(client.config(), &copies, clock)?),
+            false => None,
+        };
+        let (follower, firsts) = started.unzip();
+        let here = Here {
+            process: std::process::id(),
+            copies,
+            ttl_nanos: u64::try_from(settings.ttl.as_nanos()).unwrap_or(u64::MAX / 2),
+            clock,
+            follower,
+        };
+        Ok((here, firsts))
+    }
+
+    /// What a child that was forked has. Nobody waits until servers are followed, or hears why there is no thread: meanwhile all
+    /// passes through.
+    fn of_child(client: &Client, settings: &Settings) -> Here {
+        Here::new(client, settings).map_or_else(
+            |_| Here {
+                process: std::process::id(),
+                copies: Arc::new(Copies::new(client.servers().count(), settings.bytes_max, true)),
+                ttl_nanos: 0,
+                clock: Clock(Instant::now()),
+                follower: None,
+            },
+            |(here, _)| here,
+        )
+    }
+
+    fn look(&self, key: &[u8], other: Option<ServerIndex>) -> Option<Arc<Value>> {
+        let value = self.copies.get(key, other, self.clock.now())?;
         add(&self.copies.counts.hits);
         Some(value)
     }
 
-    fn begin(&self, key: &[u8]) -> Option<Asked> {
-        let (at, source) = (self.clock.now(), self.client.place(key));
-        let fill = self.copies.begin(key, source, at);
+    fn begin(&self, key: &[u8], from: Place) -> Option<Asked> {
+        let at = self.clock.now();
+        let fill = self.copies.begin(key, from, at);
         add(match fill {
             Some(_) => &self.copies.counts.misses,
             None => &self.copies.counts.passed,
@@ -378,50 +448,110 @@ impl Shared {
         value
     }
 
-    /// What these requests make wrong, which is so from now on. Everything but a plain get counts: what it brings may be newer.
-    fn begin_changes(&self, requests: &[Request<'_>]) -> Vec<Change> {
-        let of = |request: &Request<'_>| match request {
-            Request::Flush { .. } => Some(Change::All),
-            request if is_plain(request, Call::default()) => None,
-            request => request.key().map(|key| Change::Key(key.to_vec())),
+    /// All replies, of which these are those to what was asked.
+    fn finish(&self, ways: Vec<Way>, replies: Replies) -> Replies {
+        let mut replies = replies.into_iter();
+        let mut next = || replies.next().expect("a reply to each request");
+        let finish = |way: Way| match way {
+            Way::Here(value) => Ok(Reply::Value(value)),
+            Way::Through => next(),
+            Way::Kept(key, asked) => match next() {
+                Ok(Reply::Value(value)) => {
+                    let value = self.end(asked, &key, value);
+                    // Nobody else may have it: then it is not copied.
+                    Ok(Reply::Value(Arc::unwrap_or_clone(value)))
+                }
+                other => other,
+            },
         };
-        let changes: Vec<Change> = requests.iter().filter_map(of).collect();
-        self.change(&changes);
-        changes
+        ways.into_iter().map(finish).collect()
+    }
+}
+
+impl Shared {
+    /// What this process has.
+    fn here(&self) -> Guard<Arc<Here>> {
+        let here = self.here.load();
+        let process = std::process::id();
+        if here.process == process {
+            return here;
+        }
+        // Threads that this process does not have may have been in the middle of something: it is left as it is.
+        let new = Arc::new(Here::of_child(&self.client, &self.settings));
+        let before = self.here.compare_and_swap(&here, new);
+        if before.process != process {
+            mem::forget(Guard::into_inner(before));
+        }
+        mem::forget(Guard::into_inner(here));
+        self.here.load()
     }
 
-    fn change(&self, changes: &[Change]) {
+    fn change(&self, here: &Here, changes: &[Change]) {
         for change in changes {
             match change {
-                Change::Key(key) => self.copies.change(key),
-                Change::All => self.client.servers().for_each(|server| self.copies.flush(server)),
+                Change::Key(key) => here.copies.change(key),
+                Change::All => self.client.servers().for_each(|server| here.copies.flush(server)),
             }
         }
     }
 
-    fn plan<'a>(&self, requests: Vec<Request<'a>>, call: Call<'_>) -> Plan<'a> {
-        let mut plan = Plan {
-            ways: Vec::with_capacity(requests.len()),
-            left: Vec::new(),
+    /// What these requests make wrong is so from now on. Everything but a plain get counts: what it brings may be newer.
+    fn plan<'a, 'b>(&self, here: &Here, asks: Vec<(Request<'a>, Route<'b>)>) -> Plan<'a, 'b> {
+        let of = |(request, _): &(Request<'_>, Route<'_>)| match request {
+            Request::Flush { .. } => Some(Change::All),
+            request if is_plain(request) => None,
+            request => request.key().map(|key| Change::Key(key.to_vec())),
         };
-        for request in requests {
-            let way = match request.key().filter(|_| is_plain(&request, call)) {
+        let mut plan = Plan {
+            ways: Vec::with_capacity(asks.len()),
+            left: Vec::new(),
+            changes: asks.iter().filter_map(of).collect(),
+        };
+        self.change(here, &plan.changes);
+        for (request, route) in asks {
+            let way = match request.key().filter(|_| is_plain(&request)) {
                 None => Way::Through,
-                Some(key) => match self.look(key) {
-                    Some(value) => Way::Here(value.as_ref().clone()),
-                    None => Way::Kept(key.to_vec(), self.begin(key)),
-                },
+                Some(key) => self.way(here, key, route),
             };
             match (&way, request) {
                 (Way::Here(_), _) => {}
-                (Way::Kept(..), Request::Get(get)) => plan.left.push(Request::Get(Get {
-                    with_ttl: true,
-                    ..get
-                })),
-                (_, request) => plan.left.push(request),
+                (Way::Kept(..), Request::Get(get)) => {
+                    let get = Get {
+                        with_ttl: true,
+                        ..get
+                    };
+                    plan.left.push((Request::Get(get), route));
+                }
+                (_, request) => plan.left.push((request, route)),
             }
             plan.ways.push(way);
         }
         plan
+    }
+
+    /// How a plain get is answered.
+    fn way(&self, here: &Here, key: &[u8], route: Route<'_>) -> Way {
+        let other = match route {
+            Route::Key => None,
+            Route::As(other) => Some(self.client.place(other)),
+            Route::Server(_) => return Way::Through,
+        };
+        match here.look(key, other) {
+            Some(value) => Way::Here(value.as_ref().clone()),
+            None => {
+                let from = other.map_or_else(|| Place::Own(self.client.place(key)), Place::Other);
+                Way::Kept(key.to_vec(), here.begin(key, from))
+            }
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // A child that has never used it leaves its parent's alone here, too.
+        let here = self.here.load_full();
+        if here.process != std::process::id() {
+            mem::forget(here);
+        }
     }
 }

@@ -3,35 +3,53 @@
 //! One class serves both kinds of callers. Without an event loop a method waits, with the interpreter released, and returns the
 //! result; with one it returns a future of that loop at once.
 
-use std::sync::{Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::types::{PyAnyMethods, PyBytes, PyBytesMethods, PyDict, PyDictMethods, PyInt, PyString};
-use pyo3::{Borrowed, Bound, FromPyObject, Py, PyAny, PyErr, PyResult, Python, intern, pyclass, pymethods};
+use pyo3::types::{PyAnyMethods, PyDict, PyDictMethods};
+use pyo3::{Bound, FromPyObject, Py, PyAny, PyResult, Python, intern, pyclass, pymethods};
 use scrubjay_client::config::{Config, parse_server};
+use scrubjay_client::near::Front;
 use scrubjay_client::protocol::{Arith, Delete, Get, Request, Store, StoreMode, Touch};
-use scrubjay_client::{Call, Client, Route};
+use scrubjay_client::{Call, Route};
 
+use crate::admin::{self, Keys};
+use crate::arguments::{self, Seconds, cas_number, delta};
 use crate::completions::{Completion, Completions};
+use crate::failure;
 use crate::finish::{Finish, Outcome, Raised};
 use crate::keys::{Key, KeyRules};
 use crate::values::{Choices, Encoding, Typed, Values};
-use crate::{failure, spread};
 
 /// Servers as one cache.
 #[pyclass(subclass, frozen, weakref, module = "scrubjay._core")]
 #[derive(Debug)]
 pub(crate) struct Core {
+    shared: Arc<Shared>,
+    completions: Option<Completions>,
+}
+
+/// What a core has in common with those that were [bound](Core::bound) from it.
+#[derive(Debug)]
+pub(crate) struct Shared {
     config: Config,
-    /// Replaced when connections are to be dropped. Held only while the interpreter is, so that no fork leaves it locked.
-    client: Mutex<Client>,
+    /// Taken away when connections are to be dropped. Held only while the interpreter is, so that no fork leaves it locked.
+    front: Mutex<Option<Front>>,
     servers: usize,
     keys: KeyRules,
     values: Values,
     raised: Raised,
     /// Whether stores wait for their reply if a call does not say.
     quiet: bool,
-    completions: Option<Completions>,
+}
+
+impl Deref for Core {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 /// What a client is made from.
@@ -49,25 +67,6 @@ struct Settings {
     default_noreply: bool,
     /// `all`, `changes` or `nothing`.
     raised: String,
-    create_future: Option<Py<PyAny>>,
-}
-
-/// An exptime or a delay, as it goes to the server.
-struct Seconds(i64);
-
-impl<'py> FromPyObject<'_, 'py> for Seconds {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Seconds> {
-        if !object.is_instance_of::<PyInt>() {
-            let words = format!("seconds must be an int, not {}", shown(&object));
-            return Err(failure::illegal(words));
-        }
-        let seconds = object.extract();
-        let seconds =
-            seconds.map_err(|_| failure::refused(format!("{} seconds are too many", shown(&object))));
-        seconds.map(Seconds)
-    }
 }
 
 /// What a store is told besides key and value.
@@ -80,8 +79,14 @@ struct Storing<'a, 'py> {
 }
 
 impl Core {
-    fn client(&self) -> Client {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn front(&self, py: Python<'_>) -> PyResult<Front> {
+        let there = || self.front.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(front) = &*there() {
+            return Ok(front.clone());
+        }
+        let new = made(py, &self.config)?;
+        // Others may have been quicker.
+        Ok(there().get_or_insert(new).clone())
     }
 
     /// The prefix has no say in the placement.
@@ -100,16 +105,16 @@ impl Core {
         route: Route<'_>,
         finish: Finish,
     ) -> PyResult<Py<PyAny>> {
-        let client = self.client();
+        let front = self.front(py)?;
         let call = Call { route, timeout: None };
         let Some(completions) = &self.completions else {
-            let reply = py.detach(|| client.call(request, call));
+            let reply = py.detach(|| front.call(request, call));
             return finish.run(py, &self.values, self.raised, Outcome::One(reply));
         };
         let future = completions.future(py)?;
         let waiting = future.clone_ref(py);
         let queue = completions.queue();
-        client.start(request, call, move |reply| {
+        front.start(request, call, move |reply| {
             queue.push(Completion {
                 future: waiting,
                 finish,
@@ -125,33 +130,21 @@ impl Core {
         asks: Vec<(Request<'_>, Route<'_>)>,
         finish: Finish,
     ) -> PyResult<Py<PyAny>> {
-        let client = self.client();
-        let by_key = asks.iter().all(|(_, route)| *route == Route::Key);
+        let front = self.front(py)?;
         let Some(completions) = &self.completions else {
-            let replies = py.detach(|| {
-                if by_key {
-                    client.call_all(requests(asks), Call::default())
-                } else {
-                    spread::call(&client, asks)
-                }
-            });
+            let replies = py.detach(|| front.call_each(asks, None));
             return finish.run(py, &self.values, self.raised, Outcome::Many(replies));
         };
         let future = completions.future(py)?;
         let waiting = future.clone_ref(py);
         let queue = completions.queue();
-        let done = move |replies| {
+        front.start_each(asks, None, move |replies| {
             queue.push(Completion {
                 future: waiting,
                 finish,
                 outcome: Outcome::Many(replies),
             });
-        };
-        if by_key {
-            client.start_all(requests(asks), Call::default(), done);
-        } else {
-            spread::start(&client, asks, done);
-        }
+        });
         Ok(future)
     }
 
@@ -221,7 +214,7 @@ impl Core {
             key: &read.wire,
             value: encoded.bytes,
             mode: how.mode,
-            flags: flags(how.flags, encoded.flags)?,
+            flags: arguments::flags(how.flags, encoded.flags)?,
             exptime: how.exptime,
             cas: how.cas,
             invalidate: false,
@@ -258,7 +251,7 @@ impl Core {
 impl Core {
     #[new]
     #[pyo3(signature = (settings))]
-    fn new(settings: Settings) -> PyResult<Core> {
+    fn new(py: Python<'_>, settings: Settings) -> PyResult<Core> {
         let servers = settings.servers.iter().map(|text| parse_server(text));
         let servers = servers
             .collect::<Result<Vec<_>, _>>()
@@ -269,7 +262,7 @@ impl Core {
                 .set(name, text)
                 .map_err(|error| failure::of_config(&error))?;
         }
-        let client = Client::new(config.clone()).map_err(|error| failure::of_config(&error))?;
+        let front = made(py, &config)?;
         let encoding = Encoding::new(settings.encoding);
         let values = match (settings.typed, settings.serde) {
             (Some(typed), _) => Values::Typed(Box::new(Typed::new(typed, settings.pickle)?)),
@@ -280,9 +273,9 @@ impl Core {
             },
             (None, None) => Values::Plain(encoding),
         };
-        Ok(Core {
-            servers: client.servers().count(),
-            client: Mutex::new(client),
+        let shared = Shared {
+            servers: front.client().servers().count(),
+            front: Mutex::new(Some(front)),
             config,
             keys: KeyRules {
                 prefix: settings.key_prefix,
@@ -295,7 +288,19 @@ impl Core {
                 _ => Raised::Nothing,
             },
             quiet: settings.default_noreply,
-            completions: settings.create_future.map(Completions::new).transpose()?,
+        };
+        Ok(Core {
+            shared: Arc::new(shared),
+            completions: None,
+        })
+    }
+
+    /// The same for an event loop whose `create_future` this is, or for those who wait: connections and copies are shared.
+    #[pyo3(signature = (create_future=None))]
+    fn bound(&self, create_future: Option<Py<PyAny>>) -> PyResult<Core> {
+        Ok(Core {
+            shared: Arc::clone(&self.shared),
+            completions: create_future.map(Completions::new).transpose()?,
         })
     }
 
@@ -480,7 +485,7 @@ impl Core {
         for ((object, key), value) in objects.iter().zip(&read).zip(&contents) {
             let encoded = self.values.encode(object, value)?;
             let store = Store {
-                flags: self::flags(flags, encoded.flags)?,
+                flags: arguments::flags(flags, encoded.flags)?,
                 exptime: expire.0,
                 quiet,
                 ..Store::new(&key.wire, encoded.bytes)
@@ -493,11 +498,27 @@ impl Core {
         self.ask_all(values.py(), asks, finish)
     }
 
-    #[pyo3(signature = (key, noreply=None))]
-    fn delete(&self, key: &Bound<'_, PyAny>, noreply: Option<bool>) -> PyResult<Py<PyAny>> {
+    #[pyo3(signature = (key, noreply=None, cas=None))]
+    fn delete(
+        &self,
+        key: &Bound<'_, PyAny>,
+        noreply: Option<bool>,
+        cas: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
         let read = self.keys.read(key)?;
         let delete = Delete {
             quiet: self.quiet(noreply),
+            cas: cas.map(cas_number).transpose()?,
+            ..Delete::new(&read.wire)
+        };
+        self.ask(key.py(), Request::Delete(delete), self.route(&read), Finish::Done)
+    }
+
+    #[pyo3(signature = (key, keep=Seconds(30)))]
+    fn invalidate(&self, key: &Bound<'_, PyAny>, keep: Seconds) -> PyResult<Py<PyAny>> {
+        let read = self.keys.read(key)?;
+        let delete = Delete {
+            invalidate: Some(keep.0),
             ..Delete::new(&read.wire)
         };
         self.ask(key.py(), Request::Delete(delete), self.route(&read), Finish::Done)
@@ -565,10 +586,9 @@ impl Core {
         let _ = noreply;
         let delay_secs = u32::try_from(delay.0)
             .map_err(|_| failure::refused(format!("delay: {} is no time to wait", delay.0)))?;
-        let client = self.client();
-        let asks = client
-            .servers()
-            .map(|server| (Request::Flush { delay_secs }, Route::Server(server)));
+        let front = self.front(py)?;
+        let servers = front.client().servers();
+        let asks = servers.map(|server| (Request::Flush { delay_secs }, Route::Server(server)));
         self.ask_all(py, asks.collect(), Finish::True)
     }
 
@@ -589,13 +609,14 @@ impl Core {
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.delete(key, Some(true)).map(drop)
+        self.delete(key, Some(true), None).map(drop)
     }
 
     /// The server of a key, counted from 0.
     fn place(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
         let read = self.keys.read(key)?;
         Ok(self
+            .front(key.py())?
             .client()
             .place(match self.route(&read) {
                 Route::As(key) => key,
@@ -604,16 +625,40 @@ impl Core {
             .get())
     }
 
-    /// Drops all connections; new ones are made when they are needed.
-    fn close(&self) -> PyResult<()> {
-        let new = Client::new(self.config.clone()).map_err(|error| failure::of_config(&error))?;
-        let old = std::mem::replace(
-            &mut *self.client.lock().unwrap_or_else(PoisonError::into_inner),
-            new,
-        );
+    /// Drops all connections and copies; new ones are made when they are needed.
+    fn close(&self, py: Python<'_>) {
+        let old = self.front.lock().unwrap_or_else(PoisonError::into_inner).take();
         // What is being asked still gets its replies; then its connections end.
-        drop(old);
-        Ok(())
+        py.detach(|| drop(old));
+    }
+
+    /// What the near cache has done since it was made; `None` where there is none.
+    fn near_cache_counts<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let front = self.front(py)?;
+        front.near().map(|near| admin::counts(py, near)).transpose()
+    }
+
+    /// What the server of this number answers to any command, up to what ends it.
+    fn command(
+        &self,
+        py: Python<'_>,
+        server: usize,
+        timeout_ms: u64,
+        command: Vec<u8>,
+        ends: Vec<Vec<u8>>,
+        inside: bool,
+    ) -> PyResult<Py<PyAny>> {
+        let ends = admin::Ends { ends, inside };
+        admin::command(py, &self.config, (server, timeout_ms), &command, &ends)
+    }
+
+    fn server_count(&self) -> usize {
+        self.servers
+    }
+
+    /// The keys of the server of this number.
+    fn keys_of(&self, py: Python<'_>, server: usize, timeout_ms: u64) -> PyResult<Keys> {
+        Keys::new(py, &self.config, (server, timeout_ms))
     }
 
     /// What an event loop is to watch.
@@ -685,8 +730,10 @@ impl Core {
     }
 }
 
-fn requests<'a>(asks: Vec<(Request<'a>, Route<'_>)>) -> Vec<Request<'a>> {
-    asks.into_iter().map(|(request, _)| request).collect()
+/// A client by its options, which may take as long as servers take to answer.
+fn made(py: Python<'_>, config: &Config) -> PyResult<Front> {
+    let front = py.detach(|| Front::new(config.clone()));
+    front.map_err(|error| failure::of_config(&error))
 }
 
 fn or_none(py: Python<'_>, object: Option<Py<PyAny>>) -> Py<PyAny> {
@@ -695,53 +742,4 @@ fn or_none(py: Python<'_>, object: Option<Py<PyAny>>) -> Py<PyAny> {
 
 fn owned(objects: &[Bound<'_, PyAny>]) -> Vec<Py<PyAny>> {
     objects.iter().map(|object| object.clone().unbind()).collect()
-}
-
-fn delta(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    if !object.is_instance_of::<PyInt>() {
-        return Err(failure::illegal(format!(
-            "value must be an int, not {}",
-            shown(object)
-        )));
-    }
-    let delta = object.extract();
-    delta.map_err(|_| failure::refused(format!("value: {} is not from 0 to 2**64 - 1", shown(object))))
-}
-
-/// The flags that a caller passes go before the serializer's.
-fn flags(passed: Option<&Bound<'_, PyAny>>, encoded: u32) -> PyResult<u32> {
-    let Some(passed) = passed else {
-        return Ok(encoded);
-    };
-    let flags = passed.extract();
-    flags.map_err(|_| failure::refused(format!("flags: {} is not from 0 to 2**32 - 1", shown(passed))))
-}
-
-/// A number, or its digits as text or bytes.
-fn cas_number(cas: &Bound<'_, PyAny>) -> PyResult<u64> {
-    let digits = if let Ok(bytes) = cas.cast::<PyBytes>() {
-        String::from_utf8_lossy(bytes.as_bytes()).into_owned()
-    } else if cas.is_instance_of::<PyInt>() || cas.is_instance_of::<PyString>() {
-        cas.str()?.to_string()
-    } else {
-        return Err(failure::illegal(format!(
-            "cas must be an int, str or bytes, not {}",
-            shown(cas)
-        )));
-    };
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(failure::illegal(format!(
-            "cas must be digits, not {}",
-            shown(cas)
-        )));
-    }
-    digits
-        .parse()
-        .map_err(|_| failure::refused(format!("cas: {digits} is greater than 2**64 - 1")))
-}
-
-fn shown(object: &Bound<'_, PyAny>) -> String {
-    object
-        .repr()
-        .map_or_else(|_| "?".to_owned(), |text| text.to_string())
 }

@@ -1,7 +1,10 @@
 //! Errors to exceptions, in pymemcache's classes.
 
+use std::io;
+
 use pyo3::PyErr;
 use scrubjay_client::Error;
+use scrubjay_client::admin::AdminError;
 use scrubjay_client::config::ConfigError;
 use scrubjay_client::protocol::reply::ErrorKind;
 use scrubjay_client::protocol::{Broken, Refused};
@@ -44,6 +47,28 @@ pub(crate) fn of_request(error: &Error) -> PyErr {
         } => MemcacheUnexpectedCloseError::new_err(words),
         Error::Broken { .. } => MemcacheUnknownError::new_err(words),
         _ => MemcacheConnectError::new_err(words),
+    }
+}
+
+/// No connection to a server that is to be asked alone.
+pub(crate) fn of_connecting(error: &AdminError) -> PyErr {
+    match error {
+        AdminError::Connection { .. } => MemcacheConnectError::new_err(error.to_string()),
+        _ => of_admin(error),
+    }
+}
+
+/// No answer of a server that was asked alone.
+pub(crate) fn of_admin(error: &AdminError) -> PyErr {
+    let words = error.to_string();
+    match error {
+        AdminError::Connection { kind, .. } => match kind {
+            io::ErrorKind::TimedOut => MemcacheTimeoutError::new_err(words),
+            io::ErrorKind::FileTooLarge => MemcacheServerError::new_err(words),
+            _ => MemcacheUnexpectedCloseError::new_err(words),
+        },
+        AdminError::Refused { .. } => MemcacheClientError::new_err(words),
+        AdminError::Unreadable { .. } => MemcacheUnknownError::new_err(words),
     }
 }
 

@@ -105,6 +105,13 @@ impl Finish {
     }
 
     fn one(&self, py: Python<'_>, values: &Values, reply: Reply) -> PyResult<Py<PyAny>> {
+        // What is withheld is for those who asked with a lease.
+        let reply = match reply {
+            Reply::Value(value) if value.is_withheld() && !matches!(self, Finish::Lease { .. }) => {
+                Reply::Miss
+            }
+            reply => reply,
+        };
         match (self, reply) {
             (Finish::Value { key, .. } | Finish::Item { key }, Reply::Value(value)) => {
                 values.decode(py, key, seen(&value))
@@ -169,6 +176,7 @@ impl Finish {
                 for (key, reply) in keys.iter().zip(replies) {
                     let object = match reply {
                         Ok(Reply::Miss) => continue,
+                        Ok(Reply::Value(value)) if value.is_withheld() => continue,
                         Ok(Reply::Value(value)) if *with_cas => value_cas(py, values, key, seen(&value)),
                         Ok(Reply::Value(value)) => values.decode(py, key, seen(&value)),
                         Ok(reply) => Err(failure::unfit(&reply)),
@@ -287,7 +295,7 @@ fn value_cas(py: Python<'_>, values: &Values, key: &Py<PyAny>, value: Seen<'_>) 
 
 fn lease(py: Python<'_>, values: &Values, key: &Py<PyAny>, value: &Value) -> PyResult<Py<PyAny>> {
     // What a lease makes on a miss: the one that won fills it, the others find nothing.
-    let is_empty = value.bytes.is_empty() && value.flags == 0 && (value.lease.won || value.lease.taken);
+    let is_empty = value.is_placeholder();
     let object = if is_empty {
         py.None()
     } else {

@@ -294,7 +294,7 @@ def test_a_closed_client_opens_again(client, key):
     assert client.get(key) == b"1"
 
 
-def test_administrators_are_answered(client, server):
+def test_administrators_are_answered(client, server, key):
     stats = client.stats()
     assert stats[b"pid"] == server.process.pid
     assert isinstance(stats[b"rusage_user"], float)
@@ -305,6 +305,9 @@ def test_administrators_are_answered(client, server):
     with pytest.raises(scrubjay.MemcacheUnknownCommandError):
         client.raw_command("nonsense")
     assert client.cache_memlimit(64) is True
+    names = [f"{key} {n}".replace(" ", "%").encode() for n in range(300)]
+    client.set_many(dict.fromkeys(names, b""), noreply=False)
+    assert set(names) <= set(client.keys())
 
 
 def test_names_of_servers(server, key):

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::flight::{Outcome, Role};
 use super::steps::Steps;
 use super::way::{Way, now};
-use super::{Cache, CacheError, ComputeError, Put, Ttl, is_placeholder};
+use super::{Cache, CacheError, ComputeError, Put, Ttl};
 use crate::error::Error;
 use crate::protocol::{Delete, Get, Refused, Reply, Request, Store, StoreMode};
 use crate::value::Value;
@@ -186,7 +186,7 @@ impl<W: Way> Steps<W> {
             Err(error) => return Err(error),
         };
         let cas = found.cas.unwrap_or_default();
-        let placeholder = is_placeholder(&found);
+        let placeholder = found.is_placeholder();
         Ok(match (found.lease.won, placeholder) {
             (true, _) => Look::Won { cas, placeholder },
             (false, true) => Look::Taken { cas },

@@ -2,8 +2,7 @@
 
 use super::way::Way;
 use super::{
-    Cache, CacheError, Cas, Held, Put, Swap, TRIES_MAX, Ttl, Values, is_done, is_withheld, number, store,
-    swapped,
+    Cache, CacheError, Cas, Held, Put, Swap, TRIES_MAX, Ttl, Values, is_done, number, store, swapped,
 };
 use crate::protocol::{Arith, Delete, Get, Reply, Request, Store, StoreMode, Touch};
 use crate::value::{Choice, Stored, Value};
@@ -41,7 +40,7 @@ impl<W: Way> Steps<W> {
 
     pub(super) async fn get_raw(&self, key: &[u8]) -> Result<Option<Stored>, CacheError> {
         Ok(match self.0.ask(Request::Get(Get::new(key))).await? {
-            Reply::Value(value) if !is_withheld(&value) => Some(Stored {
+            Reply::Value(value) if !value.is_withheld() => Some(Stored {
                 flags: value.flags,
                 bytes: value.bytes,
             }),

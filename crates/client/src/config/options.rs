@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Config, Failover, Login, parse_server};
+use crate::near::Coherence;
 use crate::protocol::{Form, Order};
 use crate::tls::TlsSettings;
 
@@ -38,6 +39,9 @@ impl fmt::Debug for OptionRow {
 const SPIN_US_MAX: u64 = 1000;
 /// Most connections to a server.
 const CONNECTIONS_MAX: usize = 1024;
+
+/// Most memory that a near cache can be given: a TiB.
+const MIB_MAX: u64 = 1 << 20;
 
 /// All options.
 pub static OPTIONS: &[OptionRow] = &[
@@ -270,6 +274,49 @@ pub static OPTIONS: &[OptionRow] = &[
         },
         show: |config| show_truth(config.tls.settings().accept_any_certificate),
     },
+    OptionRow {
+        name: "near_cache_mib",
+        wanted: "MiB, or none",
+        help: "What copies in this process may take, which answer instead of servers; docs/client/near_cache.md says how old they may be. Rust makes its own.",
+        set: |config, text| {
+            let mib = none_or(text, |text| above_zero(text).filter(|mib| *mib <= MIB_MAX));
+            put(
+                &mut config.near.bytes_max,
+                mib.map(|mib| (mib.unwrap_or(0) as usize) << 20),
+            )
+        },
+        show: |config| {
+            let mib = Some(config.near.bytes_max >> 20).filter(|mib| *mib > 0);
+            show_or_none(mib, |mib| mib.to_string())
+        },
+    },
+    OptionRow {
+        name: "near_cache_ttl_ms",
+        wanted: "milliseconds, at least 1",
+        help: "How long a copy is kept, whatever is told about it.",
+        set: |config, text| put(&mut config.near.ttl, millis(text)),
+        show: |config| show_millis(config.near.ttl),
+    },
+    OptionRow {
+        name: "near_cache_coherence",
+        wanted: "stream or ttl",
+        help: "What bounds how old a copy may be: what servers tell, which scrubjay does, or near_cache_ttl_ms alone.",
+        set: |config, text| {
+            let coherence = match text {
+                "stream" => Some(Coherence::Stream),
+                "ttl" => Some(Coherence::TtlOnly),
+                _ => None,
+            };
+            put(&mut config.near.coherence, coherence)
+        },
+        show: |config| {
+            let coherence = match config.near.coherence {
+                Coherence::Stream => "stream",
+                Coherence::TtlOnly => "ttl",
+            };
+            coherence.to_owned()
+        },
+    },
 ];
 
 /// Other settings make other sessions.
@@ -405,6 +452,9 @@ mod tests {
             ("tls_key", &["none", "key.pem"]),
             ("tls_name", &["none", "cache.example"]),
             ("tls_accept_any_certificate", &["no", "yes"]),
+            ("near_cache_mib", &["none", "1", "1048576"]),
+            ("near_cache_ttl_ms", &["500"]),
+            ("near_cache_coherence", &["stream", "ttl"]),
             (
                 "failover",
                 &["error", "miss", "next:3", "gutter:a:1;[::1]:2*3;/run/s/60"],
@@ -442,6 +492,9 @@ mod tests {
             ("tls", "maybe"),
             ("tls_ca", ""),
             ("tls_name", ""),
+            ("near_cache_mib", "0"),
+            ("near_cache_mib", "1048577"),
+            ("near_cache_coherence", "none"),
         ] {
             assert!(config.set(name, text).is_err(), "{name} {text}");
         }

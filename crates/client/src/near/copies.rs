@@ -42,6 +42,8 @@ pub(super) struct Copies {
 struct Kept {
     value: Arc<Value>,
     source: ServerIndex,
+    /// Whether the source is where the key itself lies, and not another key that it was placed as.
+    by_itself: bool,
     /// The source's when it was asked for.
     generation: u64,
     /// When it is too old, in nanoseconds of the clock.
@@ -81,10 +83,26 @@ pub(super) fn add(count: &AtomicU64) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
+/// The server of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// That of its key, which is always the same.
+    Own(ServerIndex),
+    /// That of another key, as which it is placed.
+    Other(ServerIndex),
+}
+
+impl Place {
+    fn server(self) -> ServerIndex {
+        let (Place::Own(server) | Place::Other(server)) = self;
+        server
+    }
+}
+
 /// What is taken before a server is asked for a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fill {
-    source: ServerIndex,
+    from: Place,
     generation: u64,
     told: u64,
 }
@@ -105,12 +123,13 @@ impl Copies {
         }
     }
 
-    /// The copy of `key`, if it is right. Cost: a look-up, three loads.
-    pub(super) fn get(&self, key: &[u8], now: Now) -> Option<Arc<Value>> {
+    /// The copy of `key` from its own server, or from this one, if it is right. Cost: a look-up, three loads.
+    pub(super) fn get(&self, key: &[u8], other: Option<ServerIndex>, now: Now) -> Option<Arc<Value>> {
         let copy = self.table.get(key)?;
         let source = &self.sources[copy.source.get()];
         // Acquire pairs with the release in `flush`.
-        let is_right = copy.generation == source.generation.load(Ordering::Acquire)
+        let is_right = other.map_or(copy.by_itself, |other| other == copy.source)
+            && copy.generation == source.generation.load(Ordering::Acquire)
             && now.nanos() < copy.ends_at
             && self.believes(copy.source, now);
         is_right.then_some(copy.value)
@@ -122,11 +141,12 @@ impl Copies {
     }
 
     /// To be called before `key` is asked for at its server; `None` while its changes are not known.
-    pub(super) fn begin(&self, key: &[u8], source: ServerIndex, now: Now) -> Option<Fill> {
+    pub(super) fn begin(&self, key: &[u8], from: Place, now: Now) -> Option<Fill> {
+        let source = from.server();
         // In this order: a generation that begins when the stream is lost is seen with the loss.
         let generation = self.sources[source.get()].generation.load(Ordering::Acquire);
         self.believes(source, now).then(|| Fill {
-            source,
+            from,
             generation,
             told: *self.locked(key),
         })
@@ -136,7 +156,8 @@ impl Copies {
     pub(super) fn end(&self, fill: Fill, key: &[u8], value: &Arc<Value>, ends_at: Now) {
         let copy = Kept {
             value: Arc::clone(value),
-            source: fill.source,
+            source: fill.from.server(),
+            by_itself: matches!(fill.from, Place::Own(_)),
             generation: fill.generation,
             ends_at: ends_at.nanos(),
         };
@@ -191,7 +212,7 @@ mod tests {
 
     use scrubjay_base::time::Now;
 
-    use super::Copies;
+    use super::{Copies, Place};
     use crate::placement::ServerIndex;
     use crate::protocol::Value;
 
@@ -212,7 +233,7 @@ mod tests {
     fn believed() -> Copies {
         let copies = Copies::new(2, 1 << 20, true);
         assert!(
-            copies.begin(b"k", server(), NOW).is_none(),
+            copies.begin(b"k", Place::Own(server()), NOW).is_none(),
             "nothing is known yet"
         );
         copies.believe(server(), LATER);
@@ -222,7 +243,9 @@ mod tests {
     /// A copy of `k`, before which `meanwhile` happens between question and answer.
     fn filled(meanwhile: impl FnOnce(&Copies)) -> Copies {
         let copies = believed();
-        let fill = copies.begin(b"k", server(), NOW).expect("it is believed");
+        let fill = copies
+            .begin(b"k", Place::Own(server()), NOW)
+            .expect("it is believed");
         meanwhile(&copies);
         copies.end(fill, b"k", &value("v"), LATER);
         copies
@@ -233,7 +256,7 @@ mod tests {
         let check = |then: &dyn Fn(&Copies), at, is_there: bool| {
             let copies = filled(|_| {});
             then(&copies);
-            assert_eq!(copies.get(b"k", at).is_some(), is_there);
+            assert_eq!(copies.get(b"k", None, at).is_some(), is_there);
         };
         let nothing = |_: &Copies| {};
         check(&nothing, NOW, true);
@@ -256,7 +279,7 @@ mod tests {
     #[test]
     fn an_answer_that_a_change_has_overtaken_is_not_kept() {
         let check = |meanwhile: fn(&Copies), is_there: bool| {
-            assert_eq!(filled(meanwhile).get(b"k", NOW).is_some(), is_there);
+            assert_eq!(filled(meanwhile).get(b"k", None, NOW).is_some(), is_there);
         };
         check(|_| {}, true);
         check(|copies| copies.change(b"k"), false);
@@ -269,18 +292,40 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_is_served_only_to_those_who_would_ask_the_server_that_it_is_from() {
+        let (here, there) = (server(), ServerIndex::new(1));
+        let check = |from: Place, right: &[Option<ServerIndex>]| {
+            let copies = believed();
+            copies.believe(there, LATER);
+            let fill = copies.begin(b"k", from, NOW).expect("it is believed");
+            copies.end(fill, b"k", &value("v"), LATER);
+            for other in [None, Some(here), Some(there)] {
+                let is_there = copies.get(b"k", other, NOW).is_some();
+                assert_eq!(is_there, right.contains(&other), "{from:?} {other:?}");
+            }
+        };
+        check(Place::Own(here), &[None, Some(here)]);
+        check(Place::Other(here), &[Some(here)]);
+        check(Place::Other(there), &[Some(there)]);
+    }
+
+    #[test]
     fn copies_take_no_more_bytes_than_they_may() {
         let copies = believed();
         for number in 0..10_000 {
             let key = format!("key:{number}").into_bytes();
-            let fill = copies.begin(&key, server(), NOW).expect("it is believed");
+            let fill = copies
+                .begin(&key, Place::Own(server()), NOW)
+                .expect("it is believed");
             copies.end(fill, &key, &value(&"v".repeat(1000)), LATER);
         }
         let (count, bytes) = copies.held();
         assert!(bytes <= 1 << 20 && count > 500, "{count} copies in {bytes} bytes");
-        let fill = copies.begin(b"huge", server(), NOW).expect("it is believed");
+        let fill = copies
+            .begin(b"huge", Place::Own(server()), NOW)
+            .expect("it is believed");
         copies.end(fill, b"huge", &value(&"v".repeat(2 << 20)), LATER);
         assert!(copies.held().1 <= 1 << 20);
-        assert!(copies.get(b"huge", NOW).is_none());
+        assert!(copies.get(b"huge", None, NOW).is_none());
     }
 }

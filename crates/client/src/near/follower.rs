@@ -51,9 +51,35 @@ struct Told {
 /// How the first connection to a server went; what may pass by itself is all right.
 type First = (usize, Result<(), Lost>);
 
+/// Where it is told how the first connections went.
+pub(super) struct Firsts(Receiver<First>);
+
+impl Firsts {
+    /// Waits until each server is followed, or cannot be reached.
+    pub(super) fn wait(self, config: &Config) -> Result<(), NearError> {
+        let mut heard_of = vec![false; config.servers.len()];
+        // The thread tells of each server within the time-out of a connection and of a stream.
+        while heard_of.contains(&false)
+            && let Ok((server, went)) = self.0.recv()
+        {
+            heard_of[server] = true;
+            if let Err(lost @ (Lost::NoStream | Lost::Refused(_))) = went {
+                let server = name(&config.servers[server]);
+                let reason = lost.to_string();
+                return Err(NearError::NotTold { server, reason });
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Follower {
-    /// Starts to follow the servers of `config`, and waits until each of them is followed, or cannot be reached.
-    pub(super) fn start(config: &Config, copies: &Arc<Copies>, clock: Clock) -> Result<Follower, NearError> {
+    /// Starts to follow the servers of `config`.
+    pub(super) fn start(
+        config: &Config,
+        copies: &Arc<Copies>,
+        clock: Clock,
+    ) -> Result<(Follower, Firsts), NearError> {
         let no_thread = |error: std::io::Error| NearError::Thread(error.to_string());
         let (bell, rung) = UnixStream::pair().map_err(no_thread)?;
         rung.set_nonblocking(true).map_err(no_thread)?;
@@ -85,19 +111,7 @@ impl Follower {
             thread: Some(thread),
             process: std::process::id(),
         };
-        let mut heard_of = vec![false; config.servers.len()];
-        // The thread tells of each server within the time-out of a connection and of a stream.
-        while heard_of.contains(&false)
-            && let Ok((server, went)) = firsts.recv()
-        {
-            heard_of[server] = true;
-            if let Err(lost @ (Lost::NoStream | Lost::Refused(_))) = went {
-                let server = name(&config.servers[server]);
-                let reason = lost.to_string();
-                return Err(NearError::NotTold { server, reason });
-            }
-        }
-        Ok(follower)
+        Ok((follower, Firsts(firsts)))
     }
 
     /// Why this server is not followed, as far as that is known.

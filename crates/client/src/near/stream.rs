@@ -50,6 +50,8 @@ pub enum Lost {
     NoStream,
     /// The server does not let us watch, in its words.
     Refused(String),
+    /// As many watch as may; places become free.
+    Full,
     /// A line is none of the stream.
     Unreadable(String),
     /// Nothing new was known for too long.
@@ -61,6 +63,7 @@ impl fmt::Display for Lost {
         match self {
             Lost::NoStream => f.write_str("the server knows no `watch invalidations`"),
             Lost::Refused(words) => write!(f, "the server refuses `watch invalidations`: {words}"),
+            Lost::Full => f.write_str("the server has no place for one more watcher"),
             Lost::Unreadable(line) => write!(
                 f,
                 "the server sent what is no line of `watch invalidations`: {line}"
@@ -180,6 +183,7 @@ impl Stream {
             (Step::Login, b"STORED\r") => self.step = Step::Welcome,
             (Step::Welcome, b"OK\r") => self.step = Step::Lines { has_beaten: false },
             (Step::Welcome, b"ERROR\r") => return Err(Lost::NoStream),
+            (Step::Welcome, words) if words.starts_with(b"WATCHER_TOO_MANY") => return Err(Lost::Full),
             (Step::Login | Step::Welcome, words) => {
                 return Err(Lost::Refused(words.trim_ascii_end().escape_ascii().to_string()));
             }

@@ -48,6 +48,20 @@ pub struct Value {
     pub lease: Lease,
 }
 
+impl Value {
+    /// Whether nobody but a lease should see it: it is to be refilled, or somebody is about to fill it for the first time. Who has
+    /// won by this very look-up must see a miss too, since nobody else will be told to refill.
+    pub fn is_withheld(&self) -> bool {
+        self.lease.stale || self.is_placeholder()
+    }
+
+    /// Whether a lease made this item, and nobody has filled it yet. No layout but those that have flags 0 for text writes such
+    /// an item, and then only an empty text that somebody refreshes early is taken for one.
+    pub fn is_placeholder(&self) -> bool {
+        self.bytes.is_empty() && self.flags == 0 && (self.lease.won || self.lease.taken)
+    }
+}
+
 /// Who refills a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lease {

@@ -1,4 +1,4 @@
-from typing import Any, Iterable, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 from typing_extensions import Self
 
@@ -44,7 +44,11 @@ class Core:
     def set_many(
         self, values: Mapping[Any, Any], expire: int = 0, noreply: Optional[bool] = None, flags: Optional[int] = None
     ) -> list[Any]: ...
-    def delete(self, key: _Key, noreply: Optional[bool] = None) -> bool: ...
+    def delete(
+        self, key: _Key, noreply: Optional[bool] = None, cas: Union[int, str, bytes, None] = None
+    ) -> bool: ...
+    def invalidate(self, key: _Key, keep: int = 30) -> bool:
+        """The value is for those who wait for a new one only, and for ``keep`` seconds at most."""
     def delete_many(self, keys: Iterable[_Key], noreply: Optional[bool] = None) -> bool: ...
     def incr(
         self, key: _Key, value: int, noreply: Optional[bool] = False, initial: Optional[int] = None, expire: int = 0
@@ -61,11 +65,27 @@ class Core:
     def __contains__(self, key: _Key) -> bool: ...
     def place(self, key: _Key) -> int:
         """The server of a key, counted from 0."""
+    def bound(self, create_future: Optional[Callable[[], Any]] = None) -> Core:
+        """The same for an event loop, or for those who wait; connections and copies are shared."""
     def close(self) -> None:
-        """Drops all connections; new ones are made when they are needed."""
+        """Drops all connections and copies; new ones are made when they are needed."""
+    def near_cache_counts(self) -> Optional[dict[str, int]]:
+        """What the near cache has done since it was made; ``None`` where there is none."""
+    def command(
+        self, server: int, timeout_ms: int, command: bytes, ends: Iterable[bytes], inside: bool
+    ) -> bytes:
+        """What the server of this number answers, up to what ends it."""
+    def server_count(self) -> int: ...
+    def keys_of(self, server: int, timeout_ms: int) -> Keys:
+        """The keys of the server of this number."""
     def fileno(self) -> int:
         """What an event loop is to watch."""
     def waiting(self) -> int:
         """How many replies have not been delivered yet."""
     def deliver(self) -> None:
         """Gives what has come to those who await it."""
+
+class Keys(Iterator[bytes]):
+    """Keys as the server has them, one after the other."""
+
+    def __next__(self) -> bytes: ...

@@ -60,11 +60,10 @@ def settings(
     compression_saving_min: Optional[float] = None,
     dictionary: Optional[bytes] = None,
     pickle: Union[bool, str] = False,
-    create_future: Optional[Callable[[], Any]] = None,
     options: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
     """Everything that the core wants to know."""
-    pairs = {name: str(value) for name, value in options.items()}
+    pairs = {name: "none" if value is None else str(value) for name, value in options.items()}
     if connect_timeout is not None:
         pairs["connect_timeout_ms"] = millis("connect_timeout", connect_timeout)
     if timeout is not None:
@@ -108,7 +107,6 @@ def settings(
         "pickle": (pickles.dumps, pickles.loads) if pickle is True else None,
         "default_noreply": profile is None if default_noreply is None else default_noreply,
         "raised": raised,
-        "create_future": create_future,
     }
 
 

@@ -17,6 +17,9 @@ from scrubjay.exceptions import MemcacheError, MemcacheServerError
 
 _Key = Union[str, bytes]
 
+#: What no cache holds.
+_MISSING = object()
+
 
 def _deliver_the_rest(loop: asyncio.AbstractEventLoop, core: Core) -> None:
     core.deliver()
@@ -51,7 +54,7 @@ class Client:
         pickle: Union[bool, str] = False,
         **options: Any,
     ) -> None:
-        self._settings = _settings.settings(
+        made = _settings.settings(
             server,
             serde=serde,
             connect_timeout=connect_timeout,
@@ -71,7 +74,8 @@ class Client:
             options=options,
         )
         # What is wrong with the options is told here, not at the first call.
-        Core(self._settings)
+        self._origin = Core(made)
+        self._is_near = self._origin.near_cache_counts() is not None
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._bound: Optional[Core] = None
 
@@ -79,7 +83,7 @@ class Client:
         loop = asyncio.get_running_loop()
         if self._bound is None or self._loop is not loop:
             self._leave()
-            self._bound = Core({**self._settings, "create_future": loop.create_future})
+            self._bound = self._origin.bound(loop.create_future)
             self._loop = loop
             loop.add_reader(self._bound.fileno(), self._bound.deliver)
         return self._bound
@@ -97,8 +101,12 @@ class Client:
         else:
             self._loop.remove_reader(core.fileno())
 
+    def near_cache_counts(self) -> Optional[dict[str, int]]:
+        """What the near cache has done since it was made; ``None`` where there is none. It is not awaited."""
+        return self._origin.near_cache_counts()
+
     async def close(self) -> None:
-        """Drops all connections; new ones are made when they are needed."""
+        """Drops all connections and copies; new ones are made when they are needed."""
         self._leave()
 
     async def quit(self) -> None:
@@ -174,8 +182,13 @@ class Client:
     ) -> list[Any]:
         return await self._core().set_many(values, expire, noreply, flags)  # type: ignore[no-any-return]
 
-    async def delete(self, key: _Key, noreply: Optional[bool] = None) -> bool:
-        return await self._core().delete(key, noreply)  # type: ignore[no-any-return]
+    async def delete(
+        self, key: _Key, noreply: Optional[bool] = None, cas: Union[int, str, bytes, None] = None
+    ) -> bool:
+        return await self._core().delete(key, noreply, cas)  # type: ignore[no-any-return]
+
+    async def invalidate(self, key: _Key, keep: int = 30) -> bool:
+        return await self._core().invalidate(key, keep)  # type: ignore[no-any-return]
 
     async def delete_many(self, keys: Iterable[_Key], noreply: Optional[bool] = None) -> bool:
         return await self._core().delete_many(keys, noreply)  # type: ignore[no-any-return]
@@ -216,6 +229,10 @@ class Client:
         wait: float = 1.0,
     ) -> Any:
         """``scrubjay.Client.get_or_compute`` with a function that is awaited."""
+        if self._is_near and refresh_below is None:
+            value = await self.get(key, _MISSING)
+            if value is not _MISSING:
+                return value
         give_up = time.monotonic() + wait
         pause = 0.002
         while True:
@@ -224,10 +241,10 @@ class Client:
                 try:
                     value = await compute()
                 except BaseException:
-                    if not found:
+                    if not found and cas is not None:
                         # Shielded: whoever was cancelled is not to keep the others waiting either.
                         with suppress(MemcacheError):
-                            await asyncio.shield(self.delete(key, noreply=False))
+                            await asyncio.shield(self.delete(key, noreply=False, cas=cas))
                     raise
                 with suppress(MemcacheServerError):
                     if cas is not None:

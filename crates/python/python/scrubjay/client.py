@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any, Callable, Iterable, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Optional, Union
 
 from scrubjay import _admin, _settings
 from scrubjay._core import Core
 from scrubjay.exceptions import MemcacheError, MemcacheServerError
+
+
+#: What no cache holds.
+_MISSING = object()
 
 
 class KeepaliveOpts:
@@ -31,6 +35,7 @@ class Client(Core):
     """
 
     _admin: _admin.Admin
+    _is_near: bool
 
     def __new__(
         cls,
@@ -85,7 +90,9 @@ class Client(Core):
             options=options,
         )
         self = super().__new__(cls, made)
-        self._admin = _admin.Admin(made["servers"], timeout, dict(made["options"]))
+        # A core of its own: one that it shared with would keep itself alive.
+        self._admin = _admin.Admin(self.bound(), timeout)
+        self._is_near = self.near_cache_counts() is not None
         return self
 
     @staticmethod
@@ -115,6 +122,10 @@ class Client(Core):
         """What the (first) server answers to any command, up to the token."""
         return self._admin.raw_command(command, end_tokens)
 
+    def keys(self) -> Iterator[bytes]:
+        """The keys of all servers, as these have them, one after the other."""
+        return self._admin.keys()
+
     def shutdown(self, graceful: bool = False) -> None:
         """Stops the (first) server, if it was started so that it may be."""
         self._admin.shutdown(graceful)
@@ -129,12 +140,17 @@ class Client(Core):
         lease_secs: int = 30,
         wait: float = 1.0,
     ) -> Any:
-        """The value; if there is none, one caller computes and stores it, and the others wait for it.
+        """The value; if there is none, one caller of all processes computes and stores it, and the others wait for it.
 
         With ``refresh_below`` one caller computes it anew when fewer seconds than these are left, while the others go on with
-        the old value. Whoever waits longer than ``wait`` seconds computes it without storing it. ``lease_secs`` is how long a
-        caller that never comes back keeps the others waiting. It needs a server with the meta commands.
+        the old value; so it is with a value that was invalidated. Whoever waits longer than ``wait`` seconds computes it without
+        storing it. ``lease_secs`` is how long a caller that never comes back keeps the others waiting. It needs a server with the
+        meta commands. A near cache answers where there is no ``refresh_below``.
         """
+        if self._is_near and refresh_below is None:
+            value = self.get(key, _MISSING)
+            if value is not _MISSING:
+                return value
         give_up = time.monotonic() + wait
         pause = 0.002
         while True:
@@ -143,10 +159,10 @@ class Client(Core):
                 try:
                     value = compute()
                 except BaseException:
-                    if not found:
-                        # Nobody is to wait for what does not come.
+                    if not found and cas is not None:
+                        # Nobody is to wait for what does not come. What somebody has stored meanwhile stays.
                         with suppress(MemcacheError):
-                            self.delete(key, noreply=False)
+                            self.delete(key, noreply=False, cas=cas)
                     raise
                 # If the item has changed meanwhile, by a delete say, what was computed is too old to be stored. That it
                 # cannot be stored is no reason to withhold it.

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use scrubjay_client::config::Failover;
 use scrubjay_client::near::{Coherence, NearCache, NearError, Settings};
 use scrubjay_client::protocol::{Arith, Get, Reply, Request, Store};
-use scrubjay_client::{Call, Client, Config, placement};
+use scrubjay_client::{Call, Client, Config, Route, placement};
 
 use crate::failover::{Process, patient};
 use crate::kit::{self, Dir, Server, scrubjay};
@@ -127,7 +127,7 @@ fn what_another_client_writes_is_seen_within_a_second_every_time() {
     assert_eq!(warm(&near, &keys[1]), Some("97".to_owned()));
     for server in other.servers() {
         let call = Call {
-            route: scrubjay_client::Route::Server(server),
+            route: Route::Server(server),
             ..Call::default()
         };
         let flushed = other.call(Request::Flush { delay_secs: 0 }, call);
@@ -364,6 +364,40 @@ fn no_reader_sees_what_was_overwritten_more_than_a_second_before() {
         let counts = near.counts();
         assert!(counts.hits > 0 && counts.invalidations > 0, "{counts:?}");
     }
+}
+
+/// The same key may be a different item at another server: each route has its own.
+#[test]
+fn a_key_that_is_placed_as_another_has_copies_of_its_own() {
+    let servers = [Server::start(""), Server::start("")];
+    let servers = [&servers[0], &servers[1]];
+    let (near, other) = (near(&servers), client(&servers));
+    let elsewhere = (0..)
+        .map(|number| format!("as {number}").into_bytes())
+        .find(|name| other.place(name) != other.place(b"k"))
+        .expect("a key of the other server");
+    let routes = [Route::Key, Route::As(&elsewhere)];
+    for (route, value) in routes.iter().zip(["own", "other"]) {
+        let replies = near.call_each(vec![(store(b"k", value), *route)], None);
+        assert_eq!(replies, [Ok(Reply::Stored)]);
+    }
+    kit::until(|| {
+        let before = near.counts().hits;
+        for (route, value) in routes.iter().zip(["own", "other"]) {
+            let gets = [0, 1].map(|_| (Request::Get(Get::new(b"k")), *route));
+            for reply in near.call_each(gets.into(), None) {
+                assert!(matches!(reply, Ok(Reply::Value(found)) if found.bytes == value.as_bytes()));
+            }
+            let call = Call {
+                route: *route,
+                timeout: None,
+            };
+            let reply = near.call(Request::Get(Get::new(b"k")), call);
+            assert!(matches!(reply, Ok(Reply::Value(found)) if found.bytes == value.as_bytes()));
+        }
+        (near.counts().hits >= before + 2).then_some(())
+    })
+    .expect("copies in time");
 }
 
 #[test]
