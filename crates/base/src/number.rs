@@ -3,7 +3,12 @@
 /// Reads an unsigned number as memcached's `safe_strtoull` does: leading white space and one sign, digits, then the end,
 /// white space or a 0 byte (what follows is not looked at). A minus sign wraps around 2^64, and is refused where the wrapped number is
 /// at least 2^63. `None` if it is no number or over 2^64 - 1.
+#[inline]
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
+    plain(text).or_else(|| parse_any_u64(text))
+}
+
+fn parse_any_u64(text: &[u8]) -> Option<u64> {
     let (negative, number) = split(text)?;
     if !negative {
         return Some(number);
@@ -13,13 +18,40 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
 }
 
 /// Reads a signed number as memcached's `safe_strtol` does; as [`parse_u64`], within the range of 64 bits.
+#[inline]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
+    match plain(text) {
+        Some(number) => i64::try_from(number).ok(),
+        None => parse_any_i64(text),
+    }
+}
+
+fn parse_any_i64(text: &[u8]) -> Option<i64> {
     let (negative, number) = split(text)?;
     if negative {
         0i64.checked_sub_unsigned(number)
     } else {
         i64::try_from(number).ok()
     }
+}
+
+/// Digits and nothing else, so few that they fit: what nearly every number is.
+#[inline]
+fn plain(text: &[u8]) -> Option<u64> {
+    /// 10^19 - 1 is below 2^64.
+    const DIGITS_MAX: usize = 19;
+    if text.is_empty() || text.len() > DIGITS_MAX {
+        return None;
+    }
+    let mut number = 0;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + u64::from(digit);
+    }
+    Some(number)
 }
 
 /// Sign and digits.
@@ -84,11 +116,14 @@ mod tests {
         check("-18446744073709551615", Some(1));
         check("18446744073709551615", Some(u64::MAX));
         check("18446744073709551616", None);
+        check("9999999999999999999", Some(9_999_999_999_999_999_999));
+        check("00000000000000000000007", Some(7));
         let check =
             |text: &str, number: Option<i64>| assert_eq!(parse_i64(text.as_bytes()), number, "{text:?}");
         check("-1", Some(-1));
         check("+1", Some(1));
         check("-9223372036854775808", Some(i64::MIN));
+        check("9223372036854775807", Some(i64::MAX));
         check("9223372036854775808", None);
     }
 }

@@ -15,7 +15,7 @@ use crate::eviction::{Eviction, Place};
 use crate::expiry::{is_expired, tick, ttl_secs};
 use crate::huge::HugePages;
 use crate::index::{Entry, Index, KeyHash};
-use crate::item::{ItemRef, NEVER, PIECE_HEADER, Room};
+use crate::item::{ItemRef, Kind, NEVER, PIECE_HEADER, Room};
 use crate::ledger::{self, Leaving, Ledger};
 use crate::line::Location;
 use crate::pool::{Born, Pool};
@@ -411,7 +411,13 @@ impl Cache {
     }
 
     /// Room at the end of the log's open segment, or that segment if it is full.
-    fn append(&self, log: usize, place: &Place, len: usize) -> Result<Room<'_>, Option<SegmentId>> {
+    #[inline]
+    pub(crate) fn append(
+        &self,
+        log: usize,
+        place: &Place,
+        len: usize,
+    ) -> Result<Room<'_>, Option<SegmentId>> {
         let Some(segment) = self.pool.open_segment(log) else {
             return Err(None);
         };
@@ -442,6 +448,7 @@ impl Cache {
         full: Option<SegmentId>,
     ) -> Result<usize, Refusal> {
         let mut attempts = 0;
+        self.recycle(turn);
         loop {
             {
                 let mut state = self.pool.lock();
@@ -500,21 +507,26 @@ impl Cache {
 
     /// Counts an item that no slot points at any more, and its bytes as dead.
     pub(crate) fn bury(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause) {
-        let bytes = self.whole_len(entry.item) as u64;
-        self.note_gone(turn, entry, cause, bytes);
-        self.count_dead(entry.location, entry.item.len(), entry.item.deadline());
+        let outline = entry.item.outline();
+        let bytes = match outline.kind {
+            Kind::Chained => self.whole_len(entry.item),
+            _ => self.heap.aligned(outline.len),
+        };
+        self.note_gone(turn, entry, cause, bytes as u64);
+        self.count_dead(entry.location, outline.len, entry.item.deadline());
     }
 
     /// As `bury` of an item that has so many bytes with all its pieces, but its own are counted as dead by the caller.
     pub(crate) fn note_gone(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause, bytes: u64) {
         let (tally, item) = (turn.tally, entry.item);
+        let (state, deadline) = (item.state(), item.deadline());
         tally.removed(cause).add(1);
         tally.removed_bytes.add(bytes);
         tally.sizes.note_left(&Left {
             cause,
             bytes,
-            expires: item.deadline() != NEVER,
-            fetched: item.state().fetched(),
+            expires: deadline != NEVER,
+            fetched: state.fetched(),
         });
         // A key whose version was replaced is not gone.
         if !matches!(cause, Cause::Replaced | Cause::Invalidated) {
@@ -522,7 +534,7 @@ impl Cache {
                 cause,
                 secs: turn.secs,
                 bytes,
-                ttl: ttl_secs(item.deadline(), turn.tick),
+                ttl: ttl_secs(deadline, turn.tick),
                 level: entry.heat.level(),
             };
             self.ledger.note(entry.hash, &leaving);
@@ -530,7 +542,7 @@ impl Cache {
         }
         #[cfg(shuttle)]
         self.note_evicted_key(item, cause);
-        if !item.state().fetched() {
+        if !state.fetched() {
             tally.removed_unread_bytes.add(bytes);
             match cause {
                 Cause::Evicted | Cause::LimitLowered => tally.evicted_unfetched.add(1),
@@ -538,9 +550,9 @@ impl Cache {
                 _ => {}
             }
         }
-        if item.is_chained() {
+        if state.is_chained() {
             for piece in item.pieces() {
-                self.count_dead(piece.location, PIECE_HEADER + piece.len, item.deadline());
+                self.count_dead(piece.location, PIECE_HEADER + piece.len, deadline);
             }
         }
     }

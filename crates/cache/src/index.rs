@@ -704,7 +704,7 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
         // It is fetched along with the key: what a reader does before it comes to the value orders memory accesses.
         heap.prefetch_value(slot.location);
         let item = heap.item(slot.location);
-        if item.key() == key {
+        if item.has_key(key) {
             return Look::Found(Found {
                 item,
                 location: slot.location,
@@ -724,7 +724,7 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
                 return Look::Changed;
             }
             let item = heap.item(slot.location);
-            if item.key() == key {
+            if item.has_key(key) {
                 return Look::Found(Found {
                     item,
                     location: slot.location,
@@ -748,11 +748,6 @@ impl<'a> Locked<'a> {
     /// Whose home it is.
     pub(crate) fn hash(&self) -> KeyHash {
         self.hash
-    }
-
-    /// The key's slot.
-    pub(crate) fn find(&self, key: &[u8]) -> Option<Entry<'a>> {
-        self.find_by(|item| item.key() == key)
     }
 
     /// The slot that points at `location`.
@@ -939,6 +934,7 @@ impl<'a> Locked<'a> {
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+mod find;
 mod recover;
 mod restart;
 

@@ -551,6 +551,10 @@ impl State {
     pub(crate) fn fetched(self) -> bool {
         self.0 & FETCHED != 0
     }
+
+    pub(crate) fn is_chained(self) -> bool {
+        Shape(self.0 as u8).is_chained()
+    }
 }
 
 /// Bytes in a segment that only the caller may write, until it publishes their location.
@@ -603,12 +607,7 @@ impl<'a> Room<'a> {
         );
         let shape = header.shape(value);
         let layout = shape.layout();
-        let word = u32::from(shape.0)
-            | if header.key_is_binary { KEY_IS_BINARY } else { 0 }
-            | if header.stale { STALE } else { 0 }
-            | if header.win { WIN } else { 0 }
-            | if header.fetched { FETCHED } else { 0 }
-            | (header.last_access << LAST_ACCESS_SHIFT);
+        let word = header.word(shape);
         let (len, pieces) = match value {
             ValueShape::Inline(len) => (len, 0),
             ValueShape::Chained { len, pieces } => (len, pieces),
@@ -721,6 +720,7 @@ impl<'a> Room<'a> {
 unsafe impl Send for Room<'_> {}
 
 mod checked;
+mod short;
 
 pub(crate) use checked::LEAST;
 

@@ -13,7 +13,7 @@ use scrubjay_base::sync::whole::{AtomicU64, Ordering};
 
 use crate::api::Cause;
 use crate::index::KeyHash;
-use crate::segment::prefetch;
+use crate::prefetch::prefetch;
 
 /// Entries in a line.
 const ENTRIES: usize = 4;

@@ -36,6 +36,8 @@ pub(crate) struct Reclaimer {
     stored: u64,
     /// Bytes that eviction may still move.
     copies: f64,
+    /// The segment that [`Cache::recycle`] looks at next, modulo their number.
+    next_look: u32,
 }
 
 impl Reclaimer {
@@ -49,6 +51,14 @@ impl Reclaimer {
 
     pub(crate) fn note_moved(&mut self, bytes: u64) {
         self.copies -= bytes as f64;
+    }
+
+    /// Where the next so many looks begin.
+    pub(crate) fn next_look(&mut self, looks: u32) -> u32 {
+        let from = self.next_look;
+        // Far from where numbers end, as they are taken modulo another.
+        self.next_look = (from + looks) % (1 << 30);
+        from
     }
 }
 

@@ -10,6 +10,7 @@ use scrubjay_io::memory::{HUGE_PAGE_SIZE, Memory, MemoryFile};
 use crate::extent::Extent;
 use crate::item::{ItemRef, NEVER, Room};
 use crate::line::{Line, Location};
+use crate::prefetch::{prefetch, prefetch_to_write};
 use crate::superblock::Superblock;
 
 /// Lines in a page of the index.
@@ -88,6 +89,9 @@ const PARTS: usize = 4;
 
 /// Bytes that a processor fetches at a time.
 const CACHE_LINE: usize = size_of::<Line>();
+
+/// How far behind what is appended a line is fetched for what will be: some small items.
+const WRITE_AHEAD: u32 = 4 * CACHE_LINE as u32;
 
 /// Bins of deadlines of a segment.
 const BINS: usize = 8;
@@ -529,6 +533,7 @@ impl Heap {
         for part in self.part(at) + 1..=self.part(at + len).min(PARTS - 1) {
             header.part_starts[part - 1].store(at + len, Ordering::Relaxed);
         }
+        prefetch_to_write(self.address(segment, at + WRITE_AHEAD));
         // SAFETY: the fetch_add gave this range to this caller alone; inside the segment by the comparison.
         Append::Room(unsafe {
             let offset = ((segment.0 as usize) << self.segment_shift) + at as usize;
@@ -585,17 +590,6 @@ impl Heap {
 pub(crate) fn unit_shift(segment_shift: u32, segments_max: u32) -> u32 {
     let heap_bits = segment_shift + u32::BITS - segments_max.leading_zeros();
     heap_bits.saturating_sub(Location::BITS).max(2)
-}
-
-#[inline]
-pub(crate) fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing that the program can see and faults on no address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
 
 mod recover;

@@ -31,7 +31,7 @@ pub(crate) fn bytes_max(class: usize) -> u64 {
 
 /// One worker's counts.
 #[derive(Debug)]
-pub(crate) struct Sizes(Box<[Counts]>);
+pub(crate) struct Sizes(Box<[Counts; CLASSES]>);
 
 /// A class: a line of memory. Written by one worker, read by whoever asks. No model checker needs to see these: nothing
 /// depends on them.
@@ -53,7 +53,7 @@ const _: () = assert!(size_of::<Counts>() == 64);
 
 impl Default for Sizes {
     fn default() -> Sizes {
-        Sizes((0..CLASSES).map(|_| Counts::default()).collect())
+        Sizes(Box::new(std::array::from_fn(|_| Counts::default())))
     }
 }
 
@@ -72,20 +72,23 @@ fn add(count: &AtomicU64, by: u64) {
 }
 
 impl Sizes {
+    #[inline]
     pub(crate) fn note_created(&self, bytes: u64) {
-        add(&self.0[class_of(bytes)].created, 1);
-        self.put(bytes, 1, bytes);
+        let counts = self.of(bytes);
+        add(&counts.created, 1);
+        counts.put(1, bytes);
     }
 
     /// The same item now takes `to` bytes.
     pub(crate) fn note_resized(&self, from: u64, to: u64) {
-        self.put(from, u64::MAX, from.wrapping_neg());
-        self.put(to, 1, to);
+        self.of(from).put(u64::MAX, from.wrapping_neg());
+        self.of(to).put(1, to);
     }
 
+    #[inline]
     pub(crate) fn note_left(&self, left: &Left) {
-        self.put(left.bytes, u64::MAX, left.bytes.wrapping_neg());
-        let counts = &self.0[class_of(left.bytes)];
+        let counts = self.of(left.bytes);
+        counts.put(u64::MAX, left.bytes.wrapping_neg());
         let unfetched = u64::from(!left.fetched);
         match left.cause {
             Cause::Evicted | Cause::LimitLowered => {
@@ -104,15 +107,21 @@ impl Sizes {
     /// So many items, and bytes of them, are there from the start, by class.
     pub(crate) fn begin_with(&self, found: &[(u64, u64)]) {
         for (counts, (items, bytes)) in self.0.iter().zip(found) {
-            add(&counts.items, *items);
-            add(&counts.bytes, *bytes);
+            counts.put(*items, *bytes);
         }
     }
 
-    fn put(&self, class_bytes: u64, items: u64, bytes: u64) {
-        let counts = &self.0[class_of(class_bytes)];
-        add(&counts.items, items);
-        add(&counts.bytes, bytes);
+    #[inline]
+    fn of(&self, bytes: u64) -> &Counts {
+        &self.0[class_of(bytes)]
+    }
+}
+
+impl Counts {
+    #[inline]
+    fn put(&self, items: u64, bytes: u64) {
+        add(&self.items, items);
+        add(&self.bytes, bytes);
     }
 }
 
@@ -129,7 +138,7 @@ pub(crate) fn sum<'a>(workers: impl Iterator<Item = &'a Sizes>) -> Vec<SizeClass
     };
     let mut classes: Vec<SizeClass> = (0..CLASSES).map(empty).collect();
     for worker in workers {
-        for (class, counts) in classes.iter_mut().zip(&worker.0) {
+        for (class, counts) in classes.iter_mut().zip(worker.0.iter()) {
             let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
             class.items = class.items.wrapping_add(of(&counts.items));
             class.bytes = class.bytes.wrapping_add(of(&counts.bytes));

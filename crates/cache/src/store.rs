@@ -1,7 +1,8 @@
 //! Storing: set and its family, append and prepend, arithmetic.
 //!
 //! A new item is written completely, outside any lock, and then published: one lock covers the test of the conditions
-//! and the store into the slot, so that of two racing adds, replaces or cas exactly one wins.
+//! and the store into the slot, so that of two racing adds, replaces or cas exactly one wins. A small set without conditions
+//! takes a shorter way, told in `store/at_once.rs`.
 
 use crate::api::{
     Arith, ArithOutcome, Body, Cause, Delete, DeleteOutcome, PinnedSlice, Refusal, Store, StoreMode,
@@ -9,6 +10,7 @@ use crate::api::{
 };
 use scrubjay_base::number::parse_u64;
 
+use self::addition::Addition;
 use crate::expiry::ttl_secs;
 use crate::index::{Entry, KeyHash, Locked};
 use crate::item::{Header, ItemRef, ValueShape};
@@ -28,6 +30,8 @@ const ARITH_VALUE_MAX: usize = 512 << 10;
 struct Draft<'a> {
     item: ItemRef<'a>,
     location: Location,
+    /// Bytes that it takes, its pieces left out.
+    len: usize,
     /// The pieces of a chained value; giving the list up marks them dead.
     pieces: Option<PieceList>,
     /// What is known of how often its key is read.
@@ -177,14 +181,14 @@ impl Worker {
             return Err(StoreOutcome::Refused(Refusal::TooLarge));
         }
         let hash = cache.index.hash(key);
-        cache.index.prefetch(&cache.heap, hash);
-        let old = self.look(hash, key);
-        if conditions.any()
-            && let Decision::Answer(outcome) = decide(&conditions, old.as_ref().map(|(_, old)| old))
-        {
-            return Err(outcome);
+        let home = cache.index.prefetch(&cache.heap, hash);
+        let mut old = None;
+        if conditions.any() {
+            old = self.look(hash, key);
+            if let Decision::Answer(outcome) = decide(&conditions, old.as_ref().map(|(_, old)| old)) {
+                return Err(outcome);
+            }
         }
-        let heat = self.heat_of(hash, old.as_ref().map(|(found, _)| found.heat()));
         let deadline = self.deadline(store.exptime);
         let header = Header {
             // It may have to take over the old item's deadline.
@@ -193,16 +197,40 @@ impl Worker {
             win,
             ..self.new_header(deadline, store.flags, store.new_cas)
         };
-        let mut source = Addition::of(store.value).map_err(StoreOutcome::Refused)?;
+        let stored = StoreOutcome::Stored {
+            cas: header.cas.unwrap_or(0),
+            value_len,
+        };
+        if let (Body::Bytes(value), false) = (&store.value, conditions.any())
+            && let Some(location) = self.store_at_once(hash, home, key, &header, value)
+        {
+            return Ok((stored, location));
+        }
+        if !conditions.any() {
+            old = self.look(hash, key);
+        }
+        let heat = self.heat_of(hash, old.map(|(found, _)| found.heat()));
+        let location = self.store_by_draft(&conditions, hash, key, &header, store.value, heat)?;
+        Ok((stored, location))
+    }
+
+    /// The long way: the item is written first, and then published if the conditions hold; where it lies then.
+    #[inline(never)]
+    fn store_by_draft(
+        &self,
+        conditions: &Conditions,
+        hash: KeyHash,
+        key: &[u8],
+        header: &Header,
+        value: Body<'_>,
+        heat: Heat,
+    ) -> Result<Location, StoreOutcome> {
+        let mut source = Addition::of(value).map_err(StoreOutcome::Refused)?;
         loop {
-            let draft = self.draft(hash, key, &header, &mut source, heat);
+            let draft = self.draft(hash, key, header, &mut source, heat);
             let draft = draft.map_err(StoreOutcome::Refused)?;
-            if let Some(location) = self.publish_by(&conditions, hash, key, draft, &mut source)? {
-                let stored = StoreOutcome::Stored {
-                    cas: header.cas.unwrap_or(0),
-                    value_len,
-                };
-                return Ok((stored, location));
+            if let Some(location) = self.publish_by(conditions, hash, key, draft, &mut source)? {
+                return Ok(location);
             }
         }
     }
@@ -296,10 +324,11 @@ impl Worker {
             return self.draft_chained(hash, key, header, pieces, heat);
         }
         let room = cache.reserve(&turn, &place, item_len)?;
-        let location = room.location();
+        let (location, len) = (room.location(), room.len());
         Ok(Draft {
             item: room.write(header, key, parts),
             location,
+            len,
             pieces: None,
             heat,
             replaces: Cause::Replaced,
@@ -325,12 +354,13 @@ impl Worker {
         let size = pieces.value_len();
         let place = cache.eviction.place(size, heat, header.deadline, turn.tick);
         let room = cache.reserve(&turn, &place, item_len)?;
-        let location = room.location();
+        let (location, len) = (room.location(), room.len());
         pieces.belong_to(hash, header.deadline);
         let item = room.write_chained(header, key, pieces.value_len(), pieces.pieces());
         Ok(Draft {
             item,
             location,
+            len,
             pieces: Some(pieces),
             heat,
             replaces: Cause::Replaced,
@@ -357,10 +387,7 @@ impl Worker {
         let mut attempts = 0;
         loop {
             let locked = cache.index.lock(&cache.heap, hash);
-            let occupant = locked.find(key).map(|entry| Occupant {
-                death: cache.death(entry.location, entry.item.deadline(), self.turn().tick),
-                entry,
-            });
+            let occupant = self.occupant(&locked, key);
             if occupant.is_some() || locked.has_room() || attempts == RELIEF_ATTEMPTS {
                 return (locked, occupant);
             }
@@ -368,6 +395,15 @@ impl Worker {
             attempts += 1;
             cache.relieve_index(&self.turn(), hash);
         }
+    }
+
+    /// What has the locked key's slot.
+    #[inline]
+    fn occupant<'c>(&'c self, locked: &Locked<'c>, key: &[u8]) -> Option<Occupant<'c>> {
+        let entry = locked.find(key)?;
+        let cache = self.member.cache();
+        let death = cache.death(entry.location, entry.item.deadline(), self.turn().tick);
+        Some(Occupant { entry, death })
     }
 
     /// Points the key's slot, which `old` has, at the draft. Releases the line's lock.
@@ -383,7 +419,10 @@ impl Worker {
         };
         let hash = locked.hash();
         drop(locked);
-        let bytes = cache.whole_len(draft.item) as u64;
+        let bytes = match draft.pieces {
+            None => draft.len,
+            Some(_) => cache.whole_len(draft.item),
+        } as u64;
         cache.eviction.note(hash, turn.tick, || {
             Event::Stored(bytes as u32, draft.item.deadline())
         });
@@ -689,39 +728,12 @@ impl Worker {
     }
 }
 
-/// The bytes of a request: a value, or what is appended or prepended.
-enum Addition<'a> {
-    Bytes(&'a [u8]),
-    Owned(Vec<u8>),
-    Pieces(PieceList),
-}
-
-impl Addition<'_> {
-    fn of(value: Body<'_>) -> Result<Addition<'_>, Refusal> {
-        Ok(match value {
-            Body::Bytes(bytes) => Addition::Bytes(bytes),
-            Body::Upload(upload) => {
-                assert_eq!(upload.missing(), 0, "an upload is stored when it is complete");
-                match upload.finish()? {
-                    Ok(bytes) => Addition::Owned(bytes),
-                    Err(pieces) => Addition::Pieces(pieces),
-                }
-            }
-        })
-    }
-
-    fn slices(&self) -> Vec<&[u8]> {
-        match self {
-            Addition::Bytes(bytes) => vec![bytes],
-            Addition::Owned(bytes) => vec![bytes],
-            Addition::Pieces(pieces) => pieces.slices().collect(),
-        }
-    }
-}
-
 /// How an optimistic store ended.
 enum Joined {
     Done(StoreOutcome),
     /// Somebody else changed the item in between.
     Changed,
 }
+
+mod addition;
+mod at_once;

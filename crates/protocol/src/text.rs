@@ -1,5 +1,6 @@
 //! The classic text protocol: command lines to requests.
 
+use scrubjay_base::bytes;
 use scrubjay_base::number::{parse_i64, parse_u64};
 
 use crate::command::{self, Command, Insides, Shape, StoreVerb};
@@ -181,6 +182,9 @@ pub fn parse(line: &[u8]) -> Parsed<'_> {
         | Shape::MetaNoop
         | Shape::MetaDebug
         | Shape::Why => Parsed::plain(Request::Meta(command.shape)),
+        Shape::Store(verb) => {
+            parse_plain_store(verb, rest).unwrap_or_else(|| parse_store(verb, command.tokens, rest))
+        }
         _ => parse_tokens(command, line, rest),
     }
 }
@@ -214,7 +218,6 @@ fn parse_tokens<'a>(command: &Command, line: &'a [u8], rest: &'a [u8]) -> Parsed
     }
     let says_noreply = tokens.last() == b"noreply";
     let (request, noreply) = match command.shape {
-        Shape::Store(verb) => (parse_store(verb, &tokens), says_noreply),
         Shape::Delete => return parse_delete(&tokens, says_noreply),
         Shape::Arith { decrement } => (parse_arith(&tokens, decrement), says_noreply),
         Shape::Touch => (parse_touch(&tokens), says_noreply),
@@ -233,6 +236,7 @@ fn parse_tokens<'a>(command: &Command, line: &'a [u8], rest: &'a [u8]) -> Parsed
         Shape::Quit => (Ok(Request::Quit), false),
         Shape::Insides(insides) => (Ok(Request::Insides(insides, line)), false),
         Shape::Get { .. }
+        | Shape::Store(_)
         | Shape::MetaGet
         | Shape::MetaSet
         | Shape::MetaDelete
@@ -245,7 +249,11 @@ fn parse_tokens<'a>(command: &Command, line: &'a [u8], rest: &'a [u8]) -> Parsed
 }
 
 fn key<'a>(tokens: &Tokens<'a>) -> Result<&'a [u8], Words> {
-    let key = tokens.get(1);
+    check_key(tokens.get(1))
+}
+
+#[inline]
+fn check_key(key: &[u8]) -> Result<&[u8], Words> {
     if key.len() <= KEY_LEN_MAX {
         Ok(key)
     } else {
@@ -271,23 +279,110 @@ pub(crate) fn parse_value_len(token: &[u8]) -> Option<usize> {
         .then_some(len as usize)
 }
 
-fn parse_store<'a>(verb: StoreVerb, tokens: &Tokens<'a>) -> Result<Request<'a>, Words> {
-    let key = key(tokens)?;
-    let flags = parse_flags(tokens.get(2)).ok_or(reply::BAD_FORMAT)?;
-    let exptime = parse_exptime(tokens.get(3)).ok_or(reply::BAD_FORMAT)?;
-    let value_len = parse_value_len(tokens.get(4)).ok_or(reply::BAD_FORMAT)?;
+/// A storage command's line as nearly all are written: single blanks, and numbers of digits only. `None`: it has to be read the
+/// long way, which says the same of such a line.
+#[inline]
+fn parse_plain_store(verb: StoreVerb, rest: &[u8]) -> Option<Parsed<'_>> {
+    let rest = rest.strip_prefix(b" ").filter(|_| verb != StoreVerb::Cas)?;
+    let (key, rest) = rest.split_at(bytes::find(rest, b' ')?);
+    let (flags, rest) = digits(rest)?;
+    let (exptime, rest) = digits(rest)?;
+    let (value_len, rest) = digits(rest)?;
+    let is_plain = (1..=KEY_LEN_MAX).contains(&key.len()) && value_len <= VALUE_LEN_MAX as u64;
+    let noreply = !rest.is_empty();
+    if !is_plain || (noreply && rest != b" noreply") {
+        return None;
+    }
+    let line = StoreLine {
+        verb,
+        key,
+        flags: flags as u32,
+        exptime: i64::from(exptime as i32),
+        value_len: value_len as usize,
+        cas: None,
+    };
+    Some(Parsed {
+        request: Ok(Request::Store(line)),
+        noreply,
+    })
+}
+
+/// The key of the `set` that `input` starts with, and how many bytes the request has, as far as that can be told at a glance: for
+/// those who prepare what they will be asked.
+#[inline]
+pub fn glance_at_set(input: &[u8]) -> Option<(&[u8], usize)> {
+    let line = input.strip_prefix(b"set ")?;
+    let start = &line[..line.len().min(KEY_LEN_MAX + 1)];
+    let (key, _) = start.split_at(bytes::find(start, b' ')?);
+    let (_flags, rest) = digits(&line[key.len()..])?;
+    let (_exptime, rest) = digits(rest)?;
+    let (value_len, rest) = digits(rest)?;
+    let end = &rest[..rest.len().min(b" noreply\r\n".len())];
+    let line_len = input.len() - rest.len() + bytes::find(end, b'\n')? + 1;
+    Some((key, line_len.checked_add(value_len as usize + 2)?))
+}
+
+/// The number of digits that `rest` starts with behind a blank, and what follows on it. Few enough for any number of 63 bits.
+#[inline]
+fn digits(rest: &[u8]) -> Option<(u64, &[u8])> {
+    const DIGITS_MAX: usize = 18;
+    let text = rest.strip_prefix(b" ")?;
+    let mut number = 0_u64;
+    for (at, byte) in text.iter().enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return (at > 0).then_some((number, &text[at..]));
+        }
+        if at == DIGITS_MAX {
+            return None;
+        }
+        number = number * 10 + u64::from(digit);
+    }
+    (!text.is_empty()).then_some((number, &[]))
+}
+
+/// Words behind the verb of a storage command: key, flags, exptime, length, CAS number, `noreply`.
+const STORE_WORDS_MAX: usize = 6;
+
+/// The `rest` of a storage command's line, which has so many tokens at least and at most, its verb counted. With room for so many
+/// words only: to clear that for as many as a line may have took longer than to read this one.
+fn parse_store(verb: StoreVerb, (least, most): (usize, usize), rest: &[u8]) -> Parsed<'_> {
+    let (mut words, mut count, mut left) = ([b"".as_slice(); STORE_WORDS_MAX], 0, rest);
+    while let Some((word, after)) = next_token(left) {
+        if count + 1 == most {
+            return Parsed::refused(reply::ERROR);
+        }
+        words[count] = word;
+        count += 1;
+        left = after;
+    }
+    if count + 1 < least {
+        return Parsed::refused(reply::ERROR);
+    }
+    Parsed {
+        request: store_line(verb, &words).map(Request::Store),
+        noreply: words[count - 1] == b"noreply",
+    }
+}
+
+#[inline]
+fn store_line<'a>(verb: StoreVerb, words: &[&'a [u8]; STORE_WORDS_MAX]) -> Result<StoreLine<'a>, Words> {
+    let key = check_key(words[0])?;
+    let flags = parse_flags(words[1]).ok_or(reply::BAD_FORMAT)?;
+    let exptime = parse_exptime(words[2]).ok_or(reply::BAD_FORMAT)?;
+    let value_len = parse_value_len(words[3]).ok_or(reply::BAD_FORMAT)?;
     let cas = match verb {
-        StoreVerb::Cas => Some(parse_u64(tokens.get(5)).ok_or(reply::BAD_FORMAT)?),
+        StoreVerb::Cas => Some(parse_u64(words[4]).ok_or(reply::BAD_FORMAT)?),
         _ => None,
     };
-    Ok(Request::Store(StoreLine {
+    Ok(StoreLine {
         verb,
         key,
         flags,
         exptime,
         value_len,
         cas,
-    }))
+    })
 }
 
 fn parse_delete<'a>(tokens: &Tokens<'a>, says_noreply: bool) -> Parsed<'a> {
@@ -340,7 +435,9 @@ fn parse_verbosity<'a>(tokens: &Tokens<'a>) -> Result<Request<'a>, Words> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Request, first_line, parse};
+    use super::{
+        Line, Parsed, Request, StoreVerb, first_line, glance_at_set, parse, parse_plain_store, parse_store,
+    };
     use crate::reply;
 
     #[test]
@@ -374,6 +471,67 @@ mod tests {
         check("incr k x", reply::BAD_DELTA, false);
         check("touch k x noreply", reply::BAD_EXPTIME, true);
         check("cas k 0 0 1", "ERROR", false);
+    }
+
+    #[test]
+    fn a_storage_command_means_the_same_however_it_is_read() {
+        fn read(line: &str) -> (Option<Parsed<'_>>, Parsed<'_>) {
+            let (verb, rest) = (StoreVerb::Set, line.as_bytes());
+            (parse_plain_store(verb, rest), parse_store(verb, (5, 6), rest))
+        }
+        let plain = [
+            " k 0 0 1",
+            " key:1 4294967297 2592001 100 noreply",
+            " k 0 4294967295 2147483645",
+            " k 000000000000000007 1 2",
+        ];
+        for line in plain {
+            let (short, long) = read(line);
+            assert_eq!(short, Some(long), "{line}");
+        }
+        let words = [
+            "",
+            " ",
+            "  ",
+            "k",
+            " k",
+            " 0",
+            " -1",
+            " 12",
+            " +1",
+            " 1x",
+            " noreply",
+            " 99999999999999999999",
+        ];
+        let numbers = |mut number: usize| {
+            let mut line = String::from(" k");
+            for _ in 0..5 {
+                line.push_str(words[number % words.len()]);
+                number /= words.len();
+            }
+            line
+        };
+        for number in 0..words.len().pow(5) {
+            let line = numbers(number);
+            let (short, long) = read(&line);
+            assert!(short.is_none_or(|short| short == long), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_glance_tells_where_a_set_ends_or_nothing() {
+        let check = |input: &str, wanted: Option<(&str, usize)>| {
+            let wanted = wanted.map(|(key, len)| (key.as_bytes(), len));
+            assert_eq!(glance_at_set(input.as_bytes()), wanted, "{input:?}");
+        };
+        check("set k 0 0 3\r\nabc\r\nset", Some(("k", 18)));
+        check("set key 7 60 0 noreply\n", Some(("key", 25)));
+        check("set k 0 0 3\r\na", Some(("k", 18)));
+        check("set k 0 0 3", None);
+        check("set k -1 0 3\r\n", None);
+        check("set k", None);
+        check(&format!("set {} 0 0 1\r\n", "k".repeat(251)), None);
+        check("get k\r\n", None);
     }
 
     fn words_of(words: &str) -> &'static str {

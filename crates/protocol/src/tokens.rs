@@ -1,5 +1,7 @@
 //! A command line cut at blanks.
 
+use scrubjay_base::bytes;
+
 use crate::limits::TOKENS_MAX;
 
 /// A line's tokens. Runs of blanks count as one; other control characters belong to tokens, as in memcached.
@@ -52,24 +54,7 @@ impl<'a> Tokens<'a> {
 pub fn next_token(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = line.iter().position(|&byte| byte != b' ')?;
     let line = &line[start..];
-    Some(line.split_at(find_blank(line).unwrap_or(line.len())))
-}
-
-/// Where the first blank is. Eight bytes at a time: most tokens are so short that a call of a function for long ones costs more.
-#[inline]
-fn find_blank(bytes: &[u8]) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 0xff;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (number, &word) in words.iter().enumerate() {
-        let unlike = u64::from_le_bytes(word) ^ (ONES * b' ' as u64);
-        // The lowest high bit that is set stands for the first byte without a difference; only those above it may be wrong.
-        let like = unlike.wrapping_sub(ONES) & !unlike & (ONES << 7);
-        if like != 0 {
-            return Some(number * 8 + like.trailing_zeros() as usize / 8);
-        }
-    }
-    let rest = rest.iter().position(|&byte| byte == b' ')?;
-    Some(words.len() * 8 + rest)
+    Some(line.split_at(bytes::find(line, b' ').unwrap_or(line.len())))
 }
 
 #[cfg(test)]
@@ -78,8 +63,7 @@ mod tests {
 
     #[test]
     fn a_token_ends_at_the_first_blank_wherever_that_is() {
-        // Neighbours of a blank in value, and bytes that borrow from the next, in front of it and behind.
-        for filler in [b'a', b'!', 0x1f, 0x21, 0xa0, 0x00, 0xff] {
+        for filler in [b'a', b'!', 0x00, 0xff] {
             for len in 0..40 {
                 let token = vec![filler; len];
                 let mut line = token.clone();

@@ -184,7 +184,7 @@ fn ask(shared: &Arc<Shared>, keys: &[Key], depth: usize) -> Duration {
 }
 
 /// What this thread has had of a processor; others may run beside it.
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split(' ').next().and_then(|nanos| nanos.parse().ok());
     Duration::from_nanos(nanos.unwrap_or(0))

@@ -27,6 +27,12 @@ const ROWS: &[(&str, usize, Write)] = &[
     ("set", 1, |n| {
         format!("set {} 0 0 100\r\n{}\r\n", key(n), "y".repeat(100)).into()
     }),
+    ("set, 16 at a time", 16, |n| {
+        lines(16, |m| set(&key(n * 16 + m), ""))
+    }),
+    ("set noreply, 100 at a time", 100, |n| {
+        lines(100, |m| set(&key(n * 100 + m), " noreply"))
+    }),
     ("delete", 1, |n| format!("delete {}\r\n", key(n)).into()),
     ("incr", 1, |n| format!("incr number:{n} 1\r\n").into()),
     ("mg hit", 1, |n| format!("mg {} v f t\r\n", key(n)).into()),
@@ -88,6 +94,10 @@ fn ask(service: &mut impl Service, inputs: &[Vec<u8>]) {
             output.clear();
         }
     }
+}
+
+fn set(key: &str, noreply: &str) -> String {
+    format!("set {key} 0 0 32{noreply}\r\n{}\r\n", "y".repeat(32))
 }
 
 fn key(number: usize) -> String {

@@ -13,4 +13,5 @@ pub mod runner;
 pub mod script;
 pub mod server;
 pub mod serving;
+pub mod sets;
 pub mod simulation;

@@ -5,7 +5,7 @@ use scrubjay_sim::policy::{self, Plan};
 use scrubjay_sim::runner::{self, Deviations, Remote};
 use scrubjay_sim::script::Script;
 use scrubjay_sim::server::Server;
-use scrubjay_sim::{expiry, gets, instructions, restart};
+use scrubjay_sim::{expiry, gets, instructions, restart, sets};
 
 const USAGE: &str = "usage: scrubjay-sim COMMAND
   script FILE...            run conformance scripts against scrubjay
@@ -22,6 +22,7 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
   restart [MIB [LENGTH]]    what it costs to take up a cache of so many MiB (1,024 if not said) in values of so many bytes (75
                             if not said), closed or left by the dead
   gets [ITEMS]              what a look-up costs, in processor time, among so many items (20 million if not said)
+  sets [KEYS]               what a set costs, in processor time, where so many keys are stored over and over (10,000 if not said)
   instructions [ROW]        make the requests that `cargo xtask instructions` counts, or list them";
 
 fn main() -> std::process::ExitCode {
@@ -49,6 +50,8 @@ fn main() -> std::process::ExitCode {
         ["restart", mebibytes, value_len] => run_restart(mebibytes, value_len),
         ["gets"] => run_gets("20000000"),
         ["gets", items] => run_gets(items),
+        ["sets"] => run_sets("10000"),
+        ["sets", keys] => run_sets(keys),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -77,6 +80,13 @@ fn run_gets(items: &str) -> Result<(), String> {
     let number = items.parse().ok().filter(|items| *items > 0);
     let items = number.ok_or_else(|| format!("gets takes a number of items from 1 on, not {items:?}"))?;
     print!("{}", gets::run(items)?);
+    Ok(())
+}
+
+fn run_sets(keys: &str) -> Result<(), String> {
+    let number = keys.parse().ok().filter(|keys| *keys > 0);
+    let keys = number.ok_or_else(|| format!("sets takes a number of keys from 1 on, not {keys:?}"))?;
+    print!("{}", sets::run(keys)?);
     Ok(())
 }
 

@@ -11,7 +11,8 @@ use scrubjay_io::memory::Scratch;
 
 use crate::item::LEAST;
 use crate::line::Location;
-use crate::segment::{Heap, SEGMENT_START, SegmentId, prefetch};
+use crate::prefetch::prefetch;
+use crate::segment::{Heap, SEGMENT_START, SegmentId};
 
 /// Bytes for each of which there is a mark. No two items begin in the same.
 const GRAIN: usize = LEAST;

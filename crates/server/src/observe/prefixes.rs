@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use scrubjay_base::bytes;
+
 use super::key_hash::key_hash;
 use super::sketch::{self, Sketch};
 
@@ -54,9 +56,8 @@ impl Prefixes {
     #[inline]
     pub(super) fn note(&self, key: &[u8], delimiter: u8, seed: u64) {
         let hash = key_hash(key, seed);
-        // Most prefixes are so short that memchr would take longer to begin.
         let within = &key[..key.len().min(PREFIX_LEN_MAX + 1)];
-        let prefix = within.iter().position(|byte| *byte == delimiter);
+        let prefix = bytes::find(within, delimiter);
         let known = prefix.and_then(|len| self.place(&key[..len]));
         let sketch = match known {
             Some(place) => &place.sketch,

@@ -1,10 +1,12 @@
 //! Looking ahead: what the next requests of a connection will look up is fetched while the processor would wait for the first.
 //!
 //! Nothing here decides anything: a key that is read wrongly is fetched in vain. So lines are read by their first bytes only,
-//! and the search ends at the first that is not a plain look-up.
+//! and the search ends at the first that is not a plain look-up or a plain `set`, which looks for the item that it replaces. Where
+//! the cache is small, that item is far all the same: what is stored goes round in more memory than lives in it.
 
 use memchr::memchr;
 use scrubjay_cache::{FETCH_AHEAD_MAX, Worker};
+use scrubjay_protocol::text::glance_at_set;
 use scrubjay_protocol::tokens::next_token;
 
 use super::BINARY_MAGIC;
@@ -18,18 +20,27 @@ const BINARY_HEAD_LEN: usize = 24;
 /// Fetches for the look-ups that `input`, which starts with a line, starts with; returns how many bytes those have.
 #[inline]
 pub(super) fn fetch_lines(worker: &Worker, input: &[u8]) -> usize {
-    fetch(worker, input, cut_line)
+    match worker.is_fetching_worth_it() {
+        true => fetch(worker, input, cut_line),
+        false => fetch(worker, input, glance_at_set),
+    }
 }
 
 /// Fetches for the binary requests that `input` starts with; returns how many bytes those have.
 #[inline]
 pub(super) fn fetch_packets(worker: &Worker, input: &[u8]) -> usize {
+    if !worker.is_fetching_worth_it() {
+        return input.len();
+    }
     fetch(worker, input, cut_packet)
 }
 
 /// Fetches for the first of a multi-get's keys; returns for how many.
 #[inline]
 pub(super) fn fetch_keys(worker: &Worker, keys: &[u8]) -> usize {
+    if !worker.is_fetching_worth_it() {
+        return keys.len();
+    }
     let mut count = 0;
     fetch(worker, keys, |rest| {
         let (key, after) = next_token(rest)?;
@@ -60,12 +71,10 @@ fn fetch<'i>(
     input: &'i [u8],
     mut cut: impl FnMut(&'i [u8]) -> Option<(&'i [u8], usize)>,
 ) -> usize {
-    if !worker.is_fetching_worth_it() {
-        return input.len();
-    }
     let (mut keys, mut count, mut at) = ([b"".as_slice(); FETCH_AHEAD_MAX], 0, 0);
     while count < FETCH_AHEAD_MAX {
-        let Some((key, len)) = cut(&input[at..]) else {
+        // What has not come wholly may end behind what has.
+        let Some((key, len)) = input.get(at..).and_then(&mut cut) else {
             break;
         };
         keys[count] = key;
@@ -79,10 +88,12 @@ fn fetch<'i>(
     at
 }
 
-/// The key of the look-up that `input` starts with, and the length of its line.
+/// The key of the look-up or `set` that `input` starts with, and the request's length.
 #[inline]
 fn cut_line(input: &[u8]) -> Option<(&[u8], usize)> {
-    let verb = VERBS.iter().find(|verb| input.starts_with(verb))?;
+    let Some(verb) = VERBS.iter().find(|verb| input.starts_with(verb)) else {
+        return glance_at_set(input);
+    };
     let end = memchr(b'\n', input)?;
     let key = input.get(verb.len()..end)?;
     let key_len = key.iter().position(|&byte| byte <= b' ').unwrap_or(key.len());
@@ -118,7 +129,8 @@ mod tests {
         check("mg k v t\r\n", Some(("k", 10)));
         check("get \n", Some(("", 5)));
         check("get a", None);
-        check("set a 0 0 1\r\nx\r\n", None);
+        check("set a 0 0 1\r\nx\r\n", Some(("a", 16)));
+        check("set a 0 0 x\r\nx\r\n", None);
         check("", None);
     }
 
