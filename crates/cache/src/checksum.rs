@@ -1,8 +1,9 @@
 //! Checksums of what lies in segments, made by background work and asked for after a crash.
 //!
-//! A segment's sum is made of the CRC-32C of each of its items, over the bytes that never change, from its start up to a place
-//! before which every item is complete. The items' own sums do not wait for each other: a processor works on several at once. It goes up to the end soon after the segment is sealed, and follows an open segment once a second. It
-//! guards against memory that was changed by others while nobody looked, not against halves of items: no slot names those.
+//! A segment's sum is made of the sum (`crc.rs`) of each of its items, over the bytes that never change, from its start up to a
+//! place before which every item is complete. The items' own sums do not wait for each other: a processor works on several at
+//! once. It goes up to the end soon after the segment is sealed, and follows an open segment once a second. It guards against
+//! memory that was changed by others while nobody looked, not against halves of items: no slot names those.
 
 use std::sync::Mutex;
 
@@ -10,7 +11,7 @@ use scrubjay_base::sync::whole::Ordering;
 use scrubjay_base::time::Now;
 
 use crate::cache::Cache;
-use crate::crc::crc;
+use crate::crc;
 use crate::item::{ItemRef, Outline};
 use crate::segment::{Heap, SEGMENT_START, SegmentId, SegmentState};
 
@@ -85,17 +86,47 @@ impl Heap {
         before: Sum,
         end: u32,
         enough: u32,
+        visit: impl FnMut(u32, u32, ItemRef<'a>, &Outline<'a>),
+    ) -> Option<Sum> {
+        let stop = end.min(before.covered.saturating_add(enough));
+        #[cfg(target_arch = "x86_64")]
+        if crc::has_instruction() {
+            // SAFETY: the processor has what it needs.
+            return unsafe { self.sum_by_instruction(segment, before, (stop, end), visit) };
+        }
+        self.sum_by(crc::library_sum, segment, before, (stop, end), visit)
+    }
+
+    /// Compiled for such processors as a whole: nothing is called for an item.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "sse4.2")]
+    fn sum_by_instruction<'a>(
+        &'a self,
+        segment: SegmentId,
+        before: Sum,
+        ends: (u32, u32),
+        visit: impl FnMut(u32, u32, ItemRef<'a>, &Outline<'a>),
+    ) -> Option<Sum> {
+        self.sum_by(|seed, bytes| crc::sum(seed, bytes), segment, before, ends, visit)
+    }
+
+    #[inline(always)]
+    fn sum_by<'a>(
+        &'a self,
+        sum_of: impl Fn(u32, &[u8]) -> u32,
+        segment: SegmentId,
+        before: Sum,
+        (stop, end): (u32, u32),
         mut visit: impl FnMut(u32, u32, ItemRef<'a>, &Outline<'a>),
     ) -> Option<Sum> {
         let Sum { mut covered, mut sum } = before;
-        let stop = end.min(covered.saturating_add(enough));
         while covered < stop {
             let item = self.item(self.location(segment, covered));
             let outline = item.checked_outline((end - covered) as usize)?;
             let (first, bytes) = item.lasting_bytes(&outline);
             // The place is part of it: no item can stand for another.
             let seed = covered << 8 | u32::from(first);
-            sum = sum.rotate_left(1) ^ crc(seed, bytes);
+            sum = sum.rotate_left(1) ^ sum_of(seed, bytes);
             let next = covered + self.aligned(outline.len) as u32;
             visit(covered, next, item, &outline);
             covered = next;

@@ -213,6 +213,7 @@ pub(crate) enum Kind {
 /// What a walk has to know of what it comes to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outline<'a> {
+    shape: Shape,
     pub(crate) kind: Kind,
     /// Bytes from its start to its end, before alignment.
     pub(crate) len: usize,
@@ -381,30 +382,7 @@ impl<'a> ItemRef<'a> {
     /// What a walk has to know of it, from one look at its shape.
     #[inline]
     pub(crate) fn outline(&self) -> Outline<'a> {
-        let shape = self.shape();
-        if shape.0 & SHAPE_PIECE != 0 {
-            let len = PIECE_HEADER + self.word(4).load(Ordering::Relaxed) as usize;
-            let (kind, key) = (Kind::Piece, &[][..]);
-            return Outline { kind, len, key };
-        }
-        let layout = shape.layout();
-        let key = self.bytes(usize::from(layout.key), usize::from(self.byte(layout.key_len)));
-        let head = usize::from(layout.key) + key.len();
-        if shape.is_chained() {
-            let len = head + 7 + self.piece_table().1 * 8;
-            let kind = Kind::Chained;
-            return Outline { kind, len, key };
-        }
-        let value_len = self.number(layout.key_len + 1, layout.key - layout.key_len - 1);
-        Outline {
-            kind: if key.is_empty() {
-                Kind::Filler
-            } else {
-                Kind::Inline
-            },
-            len: head + value_len as usize,
-            key,
-        }
+        self.outline_of(self.shape())
     }
 
     /// The size by which its worth is judged: for a chained item the value's, which is all that is known of it when its
@@ -424,11 +402,7 @@ impl<'a> ItemRef<'a> {
 
     /// Deadline in ticks. Acquire pairs with [`ItemRef::set_deadline`].
     pub(crate) fn deadline(&self) -> u32 {
-        if self.shape().has_deadline() {
-            self.word(4).load(Ordering::Acquire)
-        } else {
-            NEVER
-        }
+        self.deadline_of(self.shape())
     }
 
     /// Changes the deadline in place; `false` if the item has no room for one. Caller holds the line's lock.

@@ -25,7 +25,7 @@ use crate::pool::NUMBER_MAX;
 use crate::segment::{Heap, SEGMENT_START, SegmentId, SegmentState, Starts};
 use crate::sizes;
 use crate::superblock::Saved;
-use marks::{Marks, pair};
+use marks::{Marker, Marks, pair};
 
 mod marks;
 #[cfg(all(test, not(loom), not(shuttle)))]
@@ -80,7 +80,8 @@ struct Walker<'a> {
     heap: &'a Heap,
     index: &'a Index,
     segments: &'a [Segment],
-    marks: Option<&'a Marks<'a>>,
+    /// `None` if every slot is to be looked at.
+    marker: Option<Marker<'a>>,
     moved: Moved,
     seen: Seen,
 }
@@ -118,10 +119,11 @@ fn recover_by_marks(heap: &Heap, index: &Index, tick: u32) -> Option<Found> {
     }
     let moved = index.moved(heap);
     let parts = in_parallel(threads(&segments, heap), |next| {
-        let mut walker = Walker::new(heap, index, &segments, Some(&marks), moved);
+        let mut walker = Walker::new(heap, index, &segments, None, moved);
         let mut starts = Vec::new();
         while let Some(taken) = take(next, segments.len(), SEGMENTS_TAKEN) {
-            starts.extend(taken.filter_map(|id| Some((id, walker.count_marked(SegmentId(id as u32))?))));
+            let found = taken.filter_map(|id| Some((id, walker.count_marked(&marks, SegmentId(id as u32))?)));
+            starts.extend(found);
         }
         (walker.seen, starts)
     });
@@ -165,6 +167,7 @@ fn walk_slots(heap: &Heap, index: &Index, segments: &[Segment], marks: Option<&M
                 !walker.seen.doubt
             });
         }
+        walker.marker.iter_mut().for_each(Marker::finish);
         walker.seen
     });
     let mut seen = Seen::default();
@@ -314,16 +317,15 @@ impl<'a> Walker<'a> {
             heap,
             index,
             segments,
-            marks,
+            marker: marks.map(Marker::new),
             moved,
             seen,
         }
     }
 
     /// Verifies a segment's checksum and counts what is marked in it; `None` if it holds nothing.
-    fn count_marked(&mut self, id: SegmentId) -> Option<Starts> {
-        let (marks, Segment::Used { limit, covered, .. }) = (self.marks?, self.segments[id.0 as usize])
-        else {
+    fn count_marked(&mut self, marks: &Marks<'_>, id: SegmentId) -> Option<Starts> {
+        let Segment::Used { limit, covered, .. } = self.segments[id.0 as usize] else {
             return None;
         };
         if covered > limit {
@@ -342,6 +344,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Counts what a slot left a mark for, and takes it off what slots added.
+    #[inline]
     fn count_one(&mut self, location: Location, item: ItemRef<'a>, outline: &Outline<'a>) {
         let Some(hash) = self.hash_of(outline) else {
             self.seen.doubt = true;
@@ -353,6 +356,7 @@ impl<'a> Walker<'a> {
     }
 
     /// The hash of an item's key; `None` for what is no item.
+    #[inline]
     fn hash_of(&self, outline: &Outline<'_>) -> Option<KeyHash> {
         let is_item = matches!(outline.kind, Kind::Inline | Kind::Chained) && !outline.key.is_empty();
         is_item.then(|| self.index.hash(outline.key))
@@ -373,6 +377,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Notes that `len` bytes there, which die at `deadline`, are in use.
+    #[inline]
     fn count(&mut self, location: Location, len: usize, deadline: u32) {
         let Some((segment, start)) = self.heap.place_of(location) else {
             return;
@@ -392,6 +397,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Counts an item that the index names; `false` if it is not whole.
+    #[inline]
     fn count_item(
         &mut self,
         location: Location,
@@ -399,19 +405,15 @@ impl<'a> Walker<'a> {
         outline: &Outline<'a>,
         hash: KeyHash,
     ) -> bool {
-        if item.is_chained() && !self.has_pieces(item, hash) {
-            return false;
-        }
-        let deadline = item.deadline();
-        self.count(location, outline.len, deadline);
+        let deadline = item.outlined_deadline(outline);
         let mut bytes = self.heap.aligned(outline.len) as u64;
-        if item.is_chained() {
-            for piece in item.pieces() {
-                let len = crate::item::PIECE_HEADER + piece.len;
-                self.count(piece.location, len, deadline);
-                bytes += self.heap.aligned(len) as u64;
+        if outline.kind == Kind::Chained {
+            if !self.has_pieces(item, hash) {
+                return false;
             }
+            bytes += self.count_pieces(item, deadline);
         }
+        self.count(location, outline.len, deadline);
         let items = &mut self.seen.found.items;
         items.items += 1;
         items.bytes += bytes;
@@ -419,6 +421,18 @@ impl<'a> Walker<'a> {
         let class = &mut items.sizes[sizes::class_of(bytes)];
         *class = (class.0 + 1, class.1 + bytes);
         true
+    }
+
+    /// Notes that all pieces of a chained item are in use; the bytes that they take.
+    #[cold]
+    fn count_pieces(&mut self, item: ItemRef<'a>, deadline: u32) -> u64 {
+        let mut bytes = 0;
+        for piece in item.pieces() {
+            let len = crate::item::PIECE_HEADER + piece.len;
+            self.count(piece.location, len, deadline);
+            bytes += self.heap.aligned(len) as u64;
+        }
+        bytes
     }
 
     /// Whether all pieces of a chained item are there.
@@ -441,17 +455,14 @@ impl Visit for Walker<'_> {
     }
 
     #[inline]
-    fn fetch(&self, location: Location, in_place: bool) {
-        let is_marked = in_place && self.marks.is_some_and(|marks| marks.fetch(location));
-        if !is_marked {
-            self.heap.prefetch(location);
-            self.heap.prefetch_value(location);
-        }
+    fn fetch(&self, location: Location) {
+        self.heap.prefetch(location);
+        self.heap.prefetch_value(location);
     }
 
     #[inline]
     fn trust(&mut self, location: Location, seat: u64) -> bool {
-        let is_marked = self.marks.is_some_and(|marks| marks.set(location));
+        let is_marked = self.marker.as_mut().is_some_and(|marker| marker.set(location));
         if is_marked {
             self.seen.unpaired = self.seen.unpaired.wrapping_add(pair(location, seat));
         }
@@ -464,7 +475,7 @@ impl Visit for Walker<'_> {
     }
 
     fn lose(&mut self, location: Location) -> bool {
-        if self.marks.is_some() {
+        if self.marker.is_some() {
             self.seen.doubt = true;
             return false;
         }

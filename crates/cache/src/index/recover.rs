@@ -13,8 +13,8 @@ pub(crate) trait Visit {
     /// The hash of the key of the item there; `None` if there is none.
     fn hash_at(&self, location: Location) -> Option<KeyHash>;
 
-    /// Will be asked soon; `in_place` if perhaps no more than [`Visit::trust`].
-    fn fetch(&self, location: Location, in_place: bool);
+    /// Its item will be looked at soon.
+    fn fetch(&self, location: Location);
 
     /// Whether nobody has to look at the item of a slot that is as its writer left it: it will be looked at otherwise, and must
     /// then turn out to have this seat (see [`Moved::seat`]).
@@ -66,9 +66,6 @@ enum Verdict {
     Double,
     Lost,
 }
-
-/// Lines whose items are fetched before they are looked at.
-const LINES_AHEAD: usize = 4;
 
 impl Moved {
     /// Which home line is that of a key, in which page of which table, and its tag, as one number.
@@ -134,43 +131,41 @@ impl Index {
 
     fn recover_lines(&self, heap: &Heap, place: Place, visit: &mut impl Visit) {
         let page = heap.page(place.extent, place.number);
-        let mut overflow = [0u32; HOME_LINES];
         let is_settled = !place.is_next || place.is_whole;
-        let may_trust =
-            |number: usize, line: &Line| number < HOME_LINES && is_settled && !line.was_changing();
-        let fetch = |number: usize, visit: &mut _| {
-            if let Some(line) = page.get(number) {
-                fetch_line(line, may_trust(number, line), visit);
-            }
-        };
-        (0..LINES_AHEAD).for_each(|number| fetch(number, visit));
+        // Items that have to be looked at are all fetched before the first one is.
+        let mut doubtful = Vec::new();
         for (number, line) in page.iter().enumerate() {
-            fetch(number + LINES_AHEAD, visit);
-            if number < HOME_LINES && place.is_left && line.was_moved() {
+            let is_home = number < HOME_LINES;
+            if is_home && place.is_left && line.was_moved() {
                 continue;
             }
-            let in_place = may_trust(number, line);
+            let in_place = is_home && is_settled && !line.was_changing();
             for slot_index in 0..SLOTS {
                 let Some(slot) = line.slot(slot_index) else {
                     line.put_back(slot_index, None);
                     continue;
                 };
-                if in_place && visit.trust(slot.location, place.seat(number, slot.tag)) {
-                    continue;
+                if !in_place || !visit.trust(slot.location, place.seat(number, slot.tag)) {
+                    visit.fetch(slot.location);
+                    doubtful.push((number, slot_index, slot));
                 }
-                match self.judge(heap, place, number, slot, visit) {
-                    Verdict::Keep(read, hash) if visit.keep(read.location, hash) => {
-                        line.put_back(slot_index, Some(read));
-                        if number >= HOME_LINES {
-                            overflow[hash.home()] |= 1 << (number - HOME_LINES);
-                        }
+            }
+        }
+        let mut overflow = [0u32; HOME_LINES];
+        for (number, slot_index, slot) in doubtful {
+            let line = &page[number];
+            match self.judge(heap, place, number, slot, visit) {
+                Verdict::Keep(read, hash) if visit.keep(read.location, hash) => {
+                    line.put_back(slot_index, Some(read));
+                    if number >= HOME_LINES {
+                        overflow[hash.home()] |= 1 << (number - HOME_LINES);
                     }
-                    Verdict::Double => line.put_back(slot_index, None),
-                    Verdict::Keep(..) | Verdict::Lost => {
-                        // What was being put there was never told as stored.
-                        if line.was_changing() || visit.lose(slot.location) {
-                            line.put_back(slot_index, None);
-                        }
+                }
+                Verdict::Double => line.put_back(slot_index, None),
+                Verdict::Keep(..) | Verdict::Lost => {
+                    // What was being put there was never told as stored.
+                    if line.was_changing() || visit.lose(slot.location) {
+                        line.put_back(slot_index, None);
                     }
                 }
             }
@@ -211,12 +206,6 @@ impl Index {
         let (extent, pages, first) = self.tables()[0];
         let number = hash.page(pages);
         number < first || heap.page(extent, number)[hash.home()].was_moved()
-    }
-}
-
-fn fetch_line(line: &Line, in_place: bool, visit: &impl Visit) {
-    for (_, slot) in line.slots() {
-        visit.fetch(slot.location, in_place);
     }
 }
 

@@ -1,8 +1,8 @@
-//! Reading what may be no item: after a crash, and for checksums.
+//! Reading what may be no item, after a crash and for checksums: one look at the shape for all.
 
 use scrubjay_base::sync::whole::Ordering;
 
-use super::{Kind, Outline, PIECE_HEADER, Piece, SHAPE_PIECE};
+use super::{Kind, NEVER, Outline, PIECE_HEADER, Piece, SHAPE_PIECE, Shape};
 use crate::item::ItemRef;
 
 /// Bytes that whatever lies in a segment takes at least.
@@ -11,6 +11,7 @@ pub(crate) const LEAST: usize = 8;
 impl<'a> ItemRef<'a> {
     /// As [`ItemRef::outline`] of what may be anything; `None` if it is nothing that ends within `room` bytes. They must be
     /// the segment's own.
+    #[inline]
     pub(crate) fn checked_outline(&self, room: usize) -> Option<Outline<'a>> {
         if room < LEAST {
             return None;
@@ -22,14 +23,64 @@ impl<'a> ItemRef<'a> {
             usize::from(shape.layout().key)
         };
         // From here on, what `outline` reads to know the length is inside.
-        let outline = (head <= room).then(|| self.outline())?;
+        let outline = (head <= room).then(|| self.outline_of(shape))?;
         (outline.len <= room).then_some(outline)
+    }
+
+    /// As [`ItemRef::outline`] of an item of this shape.
+    #[inline]
+    pub(super) fn outline_of(&self, shape: Shape) -> Outline<'a> {
+        if shape.0 & SHAPE_PIECE != 0 {
+            let len = PIECE_HEADER + self.word(4).load(Ordering::Relaxed) as usize;
+            let (kind, key) = (Kind::Piece, &[][..]);
+            return Outline {
+                shape,
+                kind,
+                len,
+                key,
+            };
+        }
+        let layout = shape.layout();
+        let key = self.bytes(usize::from(layout.key), usize::from(self.byte(layout.key_len)));
+        let head = usize::from(layout.key) + key.len();
+        if shape.is_chained() {
+            let len = head + 7 + self.piece_table().1 * 8;
+            let kind = Kind::Chained;
+            return Outline {
+                shape,
+                kind,
+                len,
+                key,
+            };
+        }
+        let value_len = self.number(layout.key_len + 1, layout.key - layout.key_len - 1);
+        Outline {
+            shape,
+            kind: if key.is_empty() {
+                Kind::Filler
+            } else {
+                Kind::Inline
+            },
+            len: head + value_len as usize,
+            key,
+        }
+    }
+
+    /// As [`ItemRef::deadline`] of an item of this shape.
+    #[inline]
+    pub(super) fn deadline_of(&self, shape: Shape) -> u32 {
+        if shape.has_deadline() {
+            self.word(4).load(Ordering::Acquire)
+        } else {
+            NEVER
+        }
     }
 
     /// The bytes that never change once it is complete: the first byte, and these. What else there is changes while it is
     /// read, or is nobody's.
+    #[inline]
     pub(crate) fn lasting_bytes(&self, outline: &Outline<'a>) -> (u8, &'a [u8]) {
-        let shape = self.shape();
+        let shape = outline.shape;
         let lasting = match outline.kind {
             Kind::Piece => self.bytes(4, outline.len - 4),
             Kind::Filler => self.bytes(4, LEAST - 4),
@@ -46,6 +97,12 @@ impl<'a> ItemRef<'a> {
             }
         };
         (shape.0, lasting)
+    }
+
+    /// Its deadline, as [`ItemRef::deadline`], without another look at its shape.
+    #[inline]
+    pub(crate) fn outlined_deadline(&self, outline: &Outline<'a>) -> u32 {
+        self.deadline_of(outline.shape)
     }
 
     /// Whether it is a piece of so many bytes that belongs to the item of a key of this hash.

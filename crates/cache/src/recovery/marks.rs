@@ -22,6 +22,9 @@ const _: () = assert!(GRAIN.is_power_of_two());
 /// Marks in a word.
 const WORD: u64 = u64::BITS as u64;
 
+/// Marks that are fetched before the first of them is set: as many as a processor waits for at once, and some.
+const FETCHED_AHEAD: usize = 32;
+
 /// A mark for each place in the heap where an item may begin.
 #[derive(Debug)]
 pub(super) struct Marks<'a> {
@@ -47,26 +50,6 @@ impl<'a> Marks<'a> {
         })
     }
 
-    /// Hints the processor to fetch the mark of what is there; `false` if there is none, as no checksum covers it.
-    #[inline]
-    pub(super) fn fetch(&self, location: Location) -> bool {
-        let place = self.place(location);
-        if let Some((word, _)) = place {
-            prefetch(std::ptr::from_ref(&self.words.words()[word]).cast());
-        }
-        place.is_some()
-    }
-
-    /// Sets the mark of what is there; `false` if no checksum covers it.
-    #[inline]
-    pub(super) fn set(&self, location: Location) -> bool {
-        let place = self.place(location);
-        if let Some((word, bit)) = place {
-            self.words.words()[word].fetch_or(bit, Ordering::Relaxed);
-        }
-        place.is_some()
-    }
-
     /// Whether the mark of what begins there, which a checksum covers, is set.
     #[inline]
     pub(super) fn is_set(&self, segment: SegmentId, start: u32) -> bool {
@@ -74,6 +57,7 @@ impl<'a> Marks<'a> {
         self.words.words()[word].load(Ordering::Relaxed) & bit != 0
     }
 
+    /// The word of the mark of what is there, and its bit; `None` if no checksum covers it.
     #[inline]
     fn place(&self, location: Location) -> Option<(usize, u64)> {
         let (segment, start) = self.heap.place_of(location)?;
@@ -86,6 +70,45 @@ impl<'a> Marks<'a> {
         let byte = segment.0 as usize * self.heap.segment_size() + start as usize;
         let grain = (byte / GRAIN) as u64;
         ((grain / WORD) as usize, 1 << (grain % WORD))
+    }
+}
+
+/// One thread's way of setting marks: each is fetched, and set when some others have been fetched behind it.
+#[derive(Debug)]
+pub(super) struct Marker<'a> {
+    marks: &'a Marks<'a>,
+    /// Words and bits of marks that were fetched; no bit where none was.
+    fetched: [(usize, u64); FETCHED_AHEAD],
+    next: usize,
+}
+
+impl<'a> Marker<'a> {
+    pub(super) fn new(marks: &'a Marks<'a>) -> Marker<'a> {
+        Marker {
+            marks,
+            fetched: [(0, 0); FETCHED_AHEAD],
+            next: 0,
+        }
+    }
+
+    /// Sets the mark of what is there, soon; `false` if no checksum covers it.
+    #[inline]
+    pub(super) fn set(&mut self, location: Location) -> bool {
+        let Some((word, bit)) = self.marks.place(location) else {
+            return false;
+        };
+        prefetch(std::ptr::from_ref(&self.marks.words.words()[word]).cast());
+        let (before, its_bit) = std::mem::replace(&mut self.fetched[self.next], (word, bit));
+        self.next = (self.next + 1) % FETCHED_AHEAD;
+        self.marks.words.words()[before].fetch_or(its_bit, Ordering::Relaxed);
+        true
+    }
+
+    /// Sets all that was left for soon.
+    pub(super) fn finish(&mut self) {
+        for (word, bit) in self.fetched {
+            self.marks.words.words()[word].fetch_or(bit, Ordering::Relaxed);
+        }
     }
 }
 
