@@ -170,9 +170,11 @@ impl Core {
         let objects = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
         let read = self.read_all(&objects)?;
         let by_key = self.keys.prefix.is_empty() || self.servers == 1;
-        if by_key && self.completions.is_none() {
+        if by_key
+            && self.completions.is_none()
+            && let Front::Plain(client) = self.front(keys.py())?
+        {
             let wire: Vec<&[u8]> = read.iter().map(|key| &*key.wire).collect();
-            let client = self.client();
             let found = (keys.py()).detach(|| client.look_up(&wire, with_cas, Call::default()));
             drop(read);
             let keys_of = objects.into_iter().map(Bound::unbind);
