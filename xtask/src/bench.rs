@@ -3,7 +3,7 @@
 //! It builds scrubjay for release and has `scrubjay bench` measure each load: servers of one worker on the first core, the load
 //! on the others, taking turns.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
