@@ -153,7 +153,7 @@ const CRC32_TABLE: [u32; 256] = {
         let mut value = byte as u32;
         let mut bit = 0;
         while bit < 8 {
-            value = value >> 1 ^ (value & 1) * 0xedb8_8320;
+            value = (value >> 1) ^ ((value & 1) * 0xedb8_8320);
             bit += 1;
         }
         table[byte] = value;
@@ -165,7 +165,7 @@ const CRC32_TABLE: [u32; 256] = {
 /// The CRC-32 of what has this one, and a byte more. The library begins anew with every text, which costs ten times that.
 pub(super) fn crc32_with(hash: u32, byte: u8) -> u32 {
     let state = !hash;
-    !(CRC32_TABLE[(state as u8 ^ byte) as usize] ^ state >> 8)
+    !(CRC32_TABLE[(state as u8 ^ byte) as usize] ^ (state >> 8))
 }
 
 /// 15 bits of CRC-32; twemproxy calls it `crc32`.
