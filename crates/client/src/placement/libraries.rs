@@ -120,16 +120,22 @@ pub(super) fn hash_ring(servers: &Servers) -> Result<Rule, PlacementError> {
 
 /// php-memcache's consistent strategy: a ring of which 1024 places are remembered.
 ///
-/// Only the least point behind each of those places counts, and so there is nothing to sort.
-pub(super) fn php_consistent(servers: &Servers, hash: HashOf) -> Result<Rule, PlacementError> {
+/// Only the least point behind each of those places counts, and so there is nothing to sort. `with` gives the hash of a text and a
+/// byte more from that of the text.
+pub(super) fn php_consistent(
+    servers: &Servers,
+    hash: HashOf,
+    with: impl Fn(u32, u8) -> u32,
+) -> Result<Rule, PlacementError> {
     bounded(servers.weight() * PHP_POINTS)?;
     let step = u32::MAX / PHP_SLOTS;
     // One more for the points behind the last place, which is a little before the end of the ring.
     let mut least = vec![None; PHP_SLOTS as usize + 1];
+    let mut points = Vec::new();
     for (index, server) in servers.indexed() {
-        let mut name = server.host_and_port() + "-";
-        for number in 0..u64::from(server.weight) * PHP_POINTS {
-            let point = hash(numbered(&mut name, number));
+        let name = hash((server.host_and_port() + "-").as_bytes());
+        hash_numbered(&mut points, name, u64::from(server.weight) * PHP_POINTS, &with);
+        for point in points.iter().copied() {
             let best = &mut least[(point / step) as usize];
             // At one place the first server stays.
             if best.is_none_or(|(known, _)| point < known) {
@@ -146,6 +152,16 @@ pub(super) fn php_consistent(servers: &Servers, hash: HashOf) -> Result<Rule, Pl
     slots.reverse();
     slots.truncate(PHP_SLOTS as usize);
     Ok(Rule::Slots(hash, slots))
+}
+
+/// The hashes of the text that has this one with each number behind it: that of a number from that of its tenth.
+fn hash_numbered(hashes: &mut Vec<u32>, text: u32, count: u64, with: impl Fn(u32, u8) -> u32) {
+    hashes.clear();
+    for number in 0..count as usize {
+        let digit = b'0' + (number % 10) as u8;
+        let before = if number < 10 { text } else { hashes[number / 10] };
+        hashes.push(with(before, digit));
+    }
 }
 
 /// `text` up to its last dash with this number behind it.

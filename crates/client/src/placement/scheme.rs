@@ -129,14 +129,14 @@ static ROWS: &[SchemeRow] = &[
         like: "php-memcache with hash_strategy consistent",
         weights: Counted,
         hashes: &[],
-        build: |servers, _| libraries::php_consistent(servers, crc32fast::hash),
+        build: |servers, _| libraries::php_consistent(servers, crc32fast::hash, hash::crc32_with),
     },
     SchemeRow {
         name: "php-memcache-consistent-fnv",
         like: "php-memcache with hash_strategy consistent and hash_function fnv",
         weights: Counted,
         hashes: &[],
-        build: |servers, _| libraries::php_consistent(servers, hash::fnv1a_32),
+        build: |servers, _| libraries::php_consistent(servers, hash::fnv1a_32, hash::fnv1a_32_with),
     },
     SchemeRow {
         name: "pymemcache",
