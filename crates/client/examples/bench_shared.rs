@@ -288,7 +288,7 @@ fn rates(program: &str) {
     let server = Server::start(program);
     let client = server.client();
     set(&client, b"key", &[b'v'; 100]);
-    for (rate, calls) in [(1, 10), (10, 50), (100, 300), (1000, 2000), (10_000, 20_000)] {
+    for (rate, calls) in [(1, 60), (10, 100), (100, 300), (1000, 2000), (10_000, 20_000)] {
         let begin = Instant::now();
         let one = |number: u32| {
             let due = begin + Duration::from_secs(1) * number / rate;
