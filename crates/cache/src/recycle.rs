@@ -42,3 +42,43 @@ impl Cache {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use scrubjay_base::time::Now;
+
+    use crate::api::{Body, Config, Store, StoreMode, StoreOutcome};
+    use crate::cache::Cache;
+
+    #[test]
+    fn keys_that_are_stored_over_and_over_take_few_segments_before_background_work_comes() {
+        let cache = Cache::new(Config::new(8 << 20)).expect("memory");
+        let mut worker = cache.worker();
+        let mut stored = 0;
+        while stored < cache.memory_max() / 2 {
+            worker.begin_turn(Now::from_millis(0));
+            for number in 0..10u8 {
+                let outcome = worker.store(Store {
+                    key: &[b'a', number],
+                    key_is_binary: true,
+                    mode: StoreMode::Set,
+                    flags: 0,
+                    exptime: 0,
+                    value: Body::Bytes(&[number; 100]),
+                    compare_cas: None,
+                    invalidate: false,
+                    new_cas: None,
+                    vivify: None,
+                });
+                assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
+                stored += 100;
+            }
+        }
+        let used = cache.usage().segments_used;
+        assert!(used <= 8, "{used} segments of {}", cache.usage().segments_total);
+        let counters = cache.counters();
+        assert_eq!(counters.created - counters.removed.replaced, 10);
+        drop(worker);
+        cache.audit();
+    }
+}

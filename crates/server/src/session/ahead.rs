@@ -22,7 +22,8 @@ const BINARY_HEAD_LEN: usize = 24;
 pub(super) fn fetch_lines(worker: &Worker, input: &[u8]) -> usize {
     match worker.is_fetching_worth_it() {
         true => fetch(worker, input, cut_line),
-        false => fetch(worker, input, glance_at_set),
+        false if input.starts_with(b"set ") => fetch(worker, input, glance_at_set),
+        false => 0,
     }
 }
 
