@@ -304,7 +304,7 @@ impl Cache {
         (0..touched).map(SegmentId).map(expired).sum()
     }
 
-    fn ledger_bytes(&self) -> usize {
+    pub(crate) fn ledger_bytes(&self) -> usize {
         ledger::bytes_of(self.config.memory_max, self.config.ledger_bytes)
     }
 

@@ -1,19 +1,19 @@
 //! Huge pages under memory that is in full use: a few ranges a round, by the hand of the background work.
 //!
 //! A memory file gets none by itself, and with small pages a look-up in a large cache waits as long for the page table as for
-//! the bytes. A range is [`HUGE_PAGE_SIZE`] bytes of the heap or of the index. It is taken when all of it has memory
+//! the bytes. A range is [`HUGE_PAGE_SIZE`] bytes of the heap, of the index or of the ledger. It is taken when all of it has memory
 //! already, so what the process holds does not grow: segments that were never used or whose memory was given back, and
 //! an index that is being resized, are let be. While a range changes, whoever touches it waits; so never an open segment.
 
 use std::io;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use scrubjay_base::time::Now;
 use scrubjay_io::memory::HUGE_PAGE_SIZE;
 
 use crate::cache::Cache;
-use crate::segment::{Heap, SegmentId, SegmentState};
+use crate::segment::{Heap, PAGE_SIZE, SegmentId, SegmentState};
 
 /// Ranges that a round changes at most; each costs a copy, and in a virtual machine with fresh memory ten times that.
 const RANGES_PER_ROUND: usize = 8;
@@ -31,6 +31,9 @@ const PAUSE_MILLIS_MAX: u64 = 3_600_000;
 /// A sealed segment with less than this share in use (one over it missing) may have parts that were never touched.
 const UNUSED_SHARE: usize = 8;
 
+/// Entries for each page of the ledger after which one page in fifty has none.
+const NOTED_PER_PAGE: u64 = 4;
+
 /// How far the work is.
 #[derive(Debug, Default)]
 pub(crate) struct HugePages {
@@ -38,12 +41,15 @@ pub(crate) struct HugePages {
     refused: AtomicU64,
     /// The operating system's number for the last refusal.
     error: AtomicI32,
+    /// Ranges of the ledger that have one.
+    of_ledger: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// The range of the heap to look at next.
+    /// The range of the heap to look at next, and of the ledger.
     next: usize,
+    next_of_ledger: usize,
     /// Milliseconds of the clock before which nothing is done.
     quiet_until: u64,
     /// The last pause, 0 after a success.
@@ -140,6 +146,7 @@ impl Cache {
             let outcome = self
                 .index
                 .take_huge_page(&self.heap)
+                .or_else(|| self.take_ledger_range(&mut progress.next_of_ledger))
                 .or_else(|| self.take_next_range(&mut progress.next));
             match outcome {
                 None => return,
@@ -157,6 +164,25 @@ impl Cache {
         }
     }
 
+    /// The next range of the ledger, once so much has been noted there that hardly a page of it has no memory; `None` if there
+    /// is none.
+    fn take_ledger_range(&self, next: &mut usize) -> Option<io::Result<()>> {
+        let bytes = self.ledger_bytes();
+        let range = *next;
+        if (range + 1) * HUGE_PAGE_SIZE > bytes {
+            return None;
+        }
+        let removed = self.counters().removed;
+        if removed.expired + removed.evicted + removed.deleted < (bytes / PAGE_SIZE) as u64 * NOTED_PER_PAGE {
+            return None;
+        }
+        *next += 1;
+        let taken = self.heap.collapse_ledger(range);
+        let ranges = &self.huge_pages.of_ledger;
+        ranges.fetch_add(usize::from(taken.is_ok()), Ordering::Relaxed);
+        Some(taken)
+    }
+
     /// The next ripe range of the heap, from `next` on; `None` if it finds none.
     fn take_next_range(&self, next: &mut usize) -> Option<io::Result<()>> {
         let range = self.pool.lock().next_ripe(&self.heap, next)?;
@@ -171,7 +197,8 @@ impl Cache {
 
     /// Bytes that were given huge pages.
     pub(crate) fn huge_page_bytes(&self) -> usize {
-        self.index.huge_page_bytes() + self.pool.lock().ranges.bytes()
+        let of_ledger = self.huge_pages.of_ledger.load(Ordering::Relaxed) * HUGE_PAGE_SIZE;
+        self.index.huge_page_bytes() + of_ledger + self.pool.lock().ranges.bytes()
     }
 
     /// Why the operating system refused a huge page last, if it ever did.
@@ -227,8 +254,8 @@ impl crate::pool::State {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{HUGE_PAGE_SIZE, Ranges};
-    use crate::api::{Body, Config, Get, Store, StoreMode};
+    use super::{HUGE_PAGE_SIZE, NOTED_PER_PAGE, Ordering, PAGE_SIZE, Ranges};
+    use crate::api::{Body, Config, Delete, Get, Store, StoreMode};
     use crate::cache::Cache;
     use crate::segment::{Heap, SegmentId};
     use scrubjay_base::time::Now;
@@ -299,5 +326,44 @@ mod tests {
         let again = play(64 << 20, 200_000);
         assert!(again.huge_page_bytes <= again.memory_max, "{again:?}");
         assert_eq!(full.huge_page_bytes % HUGE_PAGE_SIZE as u64, 0);
+    }
+
+    #[test]
+    fn the_ledger_gets_huge_pages_when_much_was_noted_and_not_before() {
+        let cache = Cache::new(Config {
+            collapse: true,
+            ledger_bytes: Some(HUGE_PAGE_SIZE),
+            ..Config::new(16 << 20)
+        })
+        .expect("memory");
+        let mut worker = cache.worker();
+        let of_ledger = |millis| {
+            cache.maintain(Now::from_millis(millis));
+            cache.huge_pages.of_ledger.load(Ordering::Relaxed) as u64 + cache.huge_pages_refused()
+        };
+        let enough = (HUGE_PAGE_SIZE / PAGE_SIZE) as u64 * NOTED_PER_PAGE;
+        worker.begin_turn(Now::from_millis(0));
+        for number in 1..=enough {
+            let key = number.to_string();
+            let key = key.as_bytes();
+            worker.store(Store {
+                key,
+                key_is_binary: false,
+                mode: StoreMode::Set,
+                flags: 0,
+                exptime: 0,
+                value: Body::Bytes(b"value"),
+                compare_cas: None,
+                invalidate: false,
+                new_cas: None,
+                vivify: None,
+            });
+            if number == enough {
+                assert_eq!(of_ledger(1_000), 0);
+            }
+            worker.delete(&Delete::key(key));
+        }
+        worker.go_idle();
+        assert_eq!(of_ledger(2_000), 1);
     }
 }

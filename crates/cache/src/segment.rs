@@ -437,6 +437,11 @@ impl Heap {
             .collapse(self.extent_offset(extent) + range * HUGE_PAGE_SIZE)
     }
 
+    /// Puts a huge page under the ledger's `range`-th bytes of its size; parts without memory get some.
+    pub(crate) fn collapse_ledger(&self, range: usize) -> std::io::Result<()> {
+        self.memory.collapse(self.ledger_offset + range * HUGE_PAGE_SIZE)
+    }
+
     /// Gives a free segment's memory back.
     pub(crate) fn punch_segment(&self, segment: SegmentId) {
         self.memory.punch(
