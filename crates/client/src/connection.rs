@@ -12,13 +12,13 @@ mod patience;
 mod roles;
 mod spin;
 pub(crate) mod stream;
+mod waiter;
 mod watched;
 
 use std::borrow::Cow;
 use std::io::{ErrorKind, Result as IoResult};
 use std::mem;
 use std::os::fd::AsFd;
-use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,9 +32,10 @@ use roles::{Roles, Step};
 use spin::Spin;
 pub(crate) use stream::poll;
 use stream::{Stream, Wire};
+use waiter::{Waiter, wake};
 pub(crate) use watched::Asked;
 
-use crate::protocol::conversation::{Bundled, Replies};
+use crate::protocol::conversation::Replies;
 use crate::protocol::output::PIECE_LEN_MIN;
 use crate::protocol::{
     Broken, Bundle, Conversation, Output, Refused, Reply, Request, Settings, Store, Ticket,
@@ -104,76 +105,6 @@ struct Sample {
 }
 
 type Guard<'a> = MutexGuard<'a, State>;
-
-/// Who waits for one reply, or for those to a bundle: whose desk, and what it is called there.
-#[derive(Clone, Debug)]
-struct Waiter {
-    desk: Arc<Desk>,
-    ids: Ids,
-    /// The request cannot be asked again.
-    once: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Ids {
-    One(u64),
-    /// In the order of the bundle's keys.
-    Each(Arc<Vec<u64>>),
-}
-
-impl Waiter {
-    fn new(desk: &Arc<Desk>, id: u64, request: &Request<'_>) -> Waiter {
-        Waiter {
-            desk: desk.clone(),
-            ids: Ids::One(id),
-            once: is_taken_when_asked(request),
-        }
-    }
-
-    fn of_bundle(desk: &Arc<Desk>, ids: Vec<u64>) -> Waiter {
-        Waiter {
-            desk: desk.clone(),
-            ids: Ids::Each(Arc::new(ids)),
-            once: false,
-        }
-    }
-
-    fn ids(&self) -> &[u64] {
-        match &self.ids {
-            Ids::One(id) => slice::from_ref(id),
-            Ids::Each(ids) => ids,
-        }
-    }
-
-    /// Lays a reply on the desk, for each that is waited for.
-    fn deliver(&self, reply: Delivered) {
-        match &self.ids {
-            Ids::One(id) => self.desk.deliver([(*id, reply)]),
-            Ids::Each(ids) => self.desk.deliver(ids.iter().map(|id| (*id, reply.clone()))),
-        }
-    }
-
-    /// Lays what came of a bundle there.
-    fn deliver_bundled(&self, bundled: Bundled) {
-        match &self.ids {
-            Ids::Each(ids) => self.desk.deliver_bundled(ids.clone(), bundled),
-            Ids::One(_) => debug_assert!(false, "nobody waits for one reply by a bundle"),
-        }
-    }
-
-    /// The desk's number.
-    fn desk(&self) -> usize {
-        self.desk.number()
-    }
-
-    fn for_room(desk: &Arc<Desk>) -> Waiter {
-        Waiter {
-            desk: desk.clone(),
-            ids: Ids::One(0),
-            once: false,
-        }
-    }
-}
 
 /// A thread in a call.
 #[derive(Clone, Copy, Debug)]
@@ -685,20 +616,6 @@ fn is_taken_when_asked(request: &Request<'_>) -> bool {
     match request {
         Request::Store(store) => matches!(&store.value, Cow::Owned(value) if value.len() >= PIECE_LEN_MIN),
         _ => false,
-    }
-}
-
-/// Each desk once, if they come together.
-fn wake(waiters: Vec<Waiter>) {
-    let mut last: Option<Waiter> = None;
-    for waiter in waiters {
-        if last
-            .as_ref()
-            .is_none_or(|last| !Arc::ptr_eq(&last.desk, &waiter.desk))
-        {
-            waiter.desk.wake();
-        }
-        last = Some(waiter);
     }
 }
 

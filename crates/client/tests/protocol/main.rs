@@ -509,6 +509,17 @@ fn nobody_gets_anothers(
             );
         }
     }
+    check_spoilt_bundles(&mut run, &mut answered, &shown);
+    let not_given_up = |ticket: &&Ticket| !run.given_up.contains(*ticket);
+    assert!((run.many.keys().filter(not_given_up)).all(|ticket| answered.contains_key(ticket)));
+    // Cancelled ones are not answered; all others are, if only to say that the connection has ended.
+    assert!(run.expected.keys().all(|ticket| answered.contains_key(ticket)));
+    assert!(run.conversation.feed(b"MN\r\n", &mut Vec::new()).is_err());
+    assert!(broken || run.conversation.broken() == Some(&Broken::Ended));
+}
+
+/// As [`nobody_gets_anothers`] for what came of bundles.
+fn check_spoilt_bundles(run: &mut Run, answered: &mut BTreeMap<Ticket, ()>, shown: &str) {
     for Bundled { ticket, came, .. } in run.conversation.take_bundled() {
         let whole_or_given_up = answered.insert(ticket, ()).is_none();
         assert!(whole_or_given_up, "{ticket:?} was answered twice");
@@ -524,12 +535,6 @@ fn nobody_gets_anothers(
             }
         }
     }
-    let not_given_up = |ticket: &&Ticket| !run.given_up.contains(*ticket);
-    assert!((run.many.keys().filter(not_given_up)).all(|ticket| answered.contains_key(ticket)));
-    // Cancelled ones are not answered; all others are, if only to say that the connection has ended.
-    assert!(run.expected.keys().all(|ticket| answered.contains_key(ticket)));
-    assert!(run.conversation.feed(b"MN\r\n", &mut Vec::new()).is_err());
-    assert!(broken || run.conversation.broken() == Some(&Broken::Ended));
 }
 
 proptest! {
