@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::kit::{Connection, Server};
+use crate::kit::{Connection, PATIENCE, Server};
 
 const WRITERS: usize = 8;
 const KEYS: usize = 10_000;
@@ -85,6 +85,14 @@ struct Tally {
     swaps: AtomicU64,
     touches: AtomicU64,
     deletions: AtomicU64,
+}
+
+impl Tally {
+    fn is_enough(&self) -> bool {
+        let enough = [(&self.stores, 1000), (&self.hits, 1000), (&self.swaps, 100)];
+        let is_enough = |(counter, least): (&AtomicU64, u64)| counter.load(Ordering::Relaxed) > least;
+        enough.into_iter().all(is_enough)
+    }
 }
 
 fn count(counter: &AtomicU64) {
@@ -354,8 +362,10 @@ fn nothing_wrong_torn_resurrected_or_stale_is_served_under_pressure() {
                 tally: &tally,
                 sent_at: Instant::now(),
             };
+            let tally = &tally;
             scope.spawn(move || {
-                while Instant::now() < end {
+                // On a busy machine it takes longer until there was enough to be wrong.
+                while Instant::now() < end || !tally.is_enough() && Instant::now() < end + PATIENCE {
                     writer.turn();
                 }
             });
@@ -363,11 +373,7 @@ fn nothing_wrong_torn_resurrected_or_stale_is_served_under_pressure() {
     });
     assert!(server.is_alive(), "the server ended");
     println!("{tally:?}");
-    let [stores, refused, hits, swaps] = [&tally.stores, &tally.refused, &tally.hits, &tally.swaps]
-        .map(|counter| counter.load(Ordering::Relaxed));
-    assert!(
-        stores > 1000 && hits > 1000 && swaps > 100,
-        "too little was tested"
-    );
+    assert!(tally.is_enough(), "too little was tested");
+    let [stores, refused] = [&tally.stores, &tally.refused].map(|counter| counter.load(Ordering::Relaxed));
     assert!(refused * 20 < stores, "{refused} of {stores} stores had no room");
 }

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::kit::{Dir, Server, run, scrubjay};
+use crate::kit::{Dir, PATIENCE, Server, run, run_within, scrubjay};
 use crate::tls::Certificates;
 
 /// The phases that a run printed as JSON; complains if it failed.
@@ -162,7 +162,7 @@ fn servers_are_started_and_take_turns_beside_the_floor() {
     let udp = one_run(&["--server", &memcached], "--listen udp --requests 500");
     assert_eq!(round(&udp)["misses"], 500);
     // What is due is answered or told to be late.
-    let paced = one_run(&["--server", &memcached], "--rate 2000 --duration 0.25");
+    let paced = one_run(&["--server", &memcached], "--rate 500 --duration 1");
     let counts = ["requests", "unsent"].map(|name| round(&paced)[name].as_f64().unwrap_or(0.0));
     assert_eq!(counts.iter().sum::<f64>(), 500.0, "{paced:?}");
 }
@@ -173,7 +173,7 @@ fn a_sweep_has_steps_and_a_chart() {
     let path = dir.path("sweep.svg");
     let server = Server::start("-m 64 -t 1");
     let line = format!(
-        "bench --server 127.0.0.1:{} --sweep --fill --keys 100 --duration 0.05 --connections 2 --target-p99 60000 --svg {} --json",
+        "bench --server 127.0.0.1:{} --sweep --fill --keys 100 --duration 0.5 --connections 2 --target-p99 60000 --svg {} --json",
         server.ports[0],
         path.display()
     );
@@ -346,7 +346,7 @@ fn what_a_get_does_not_find_is_stored_at_once() {
         assert!(round(&found)["connections_per_second"].as_f64() > Some(0.0));
     }
     let line = format!(
-        "bench --server 127.0.0.1:{} --workload delay --rates 100,400 --duration 0.2 --json",
+        "bench --server 127.0.0.1:{} --workload delay --rates 100,400 --duration 1 --json",
         server.ports[0]
     );
     let curves = phases(&run(&line), &line);
@@ -362,7 +362,9 @@ fn what_a_get_does_not_find_is_stored_at_once() {
 fn a_workload_that_must_hit_fails_when_something_is_gone() {
     let server = Server::start("-m 4 -t 1");
     let on = format!("bench --server 127.0.0.1:{} --pid 1", server.ports[0]);
-    let output = run(&format!("{on} --workload article-test1 --scale 0.02"));
+    // Just more than there is room for; a busy machine takes its time.
+    let line = format!("{on} --workload article-test1 --scale 0.01");
+    let output = run_within(&line, 5 * PATIENCE);
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("gets found nothing where all must"), "{text}");

@@ -189,7 +189,8 @@ fn all_keys_are_listed_with_what_is_known_of_them() {
         assert_eq!(forever.expires_at, None);
         for facts in &listed {
             let expires_at = facts.expires_at.expect("a minute");
-            assert!((1..=61).contains(&(expires_at - facts.accessed_at)), "{facts:?}");
+            // Each of the two is rounded to a whole second on its own.
+            assert!((1..=63).contains(&(expires_at - facts.accessed_at)), "{facts:?}");
             assert!(facts.size > 10, "{facts:?}");
         }
         let mut found: Vec<Vec<u8>> = listed.into_iter().map(|facts| facts.key).collect();
