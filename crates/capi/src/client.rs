@@ -165,7 +165,11 @@ pub unsafe extern "C" fn sj_call_all(
         let Some(asked) = guard(None, || Asked::read(client, requests, options).ok()) else {
             return status::ARGUMENT;
         };
-        let replies = guard(None, || Some(asked.ask()));
+        let replies = guard(None, || {
+            let mut replies = asked.ask();
+            Asked::ask_again(client, requests, options, &mut replies);
+            Some(replies)
+        });
         let mut replies = replies.into_iter().flatten();
         for (index, from) in requests.iter().enumerate() {
             let result = guard(None, || Some(result(replies.next()?, from.has_lease())));
@@ -211,6 +215,35 @@ impl<'a> Asked<'a> {
 
     fn ask(self) -> Replies {
         self.front.call_each(self.asks, self.timeout)
+    }
+
+    /// What was answered to plain look-ups and may be what a lease holds is looked up by others.
+    ///
+    /// # Safety
+    /// As the header says of what C passed.
+    unsafe fn ask_again(
+        client: *const SjClient,
+        from: &[SjRequest],
+        options: *const SjOptions,
+        replies: &mut Replies,
+    ) {
+        let is_doubtful = |(reply, from): (&Result<Reply, Error>, &SjRequest)| {
+            from.is_plain() && matches!(reply, Ok(Reply::Value(value)) if value.may_be_placeholder())
+        };
+        let doubtful: Vec<usize> = (0..from.len().min(replies.len()))
+            .filter(|at| is_doubtful((&replies[*at], &from[*at])))
+            .collect();
+        if doubtful.is_empty() {
+            return;
+        }
+        let again: Vec<SjRequest> = doubtful.iter().map(|at| from[*at].with_lease()).collect();
+        // SAFETY: the caller's promises; what is asked again points where the first did.
+        let Ok(asked) = (unsafe { Asked::read(client, &again, options) }) else {
+            return;
+        };
+        for (at, reply) in doubtful.into_iter().zip(asked.ask()) {
+            replies[at] = reply;
+        }
     }
 }
 

@@ -121,6 +121,16 @@ impl SjRequest {
         })
     }
 
+    /// Whether leases are of no interest to it.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain != 0
+    }
+
+    /// The same, told of leases.
+    pub(crate) fn with_lease(&self) -> SjRequest {
+        SjRequest { plain: 0, ..*self }
+    }
+
     /// Whether it is told what a lease holds.
     pub(crate) fn has_lease(&self) -> bool {
         self.lease_ttl != 0 || self.recache_below != 0

@@ -36,7 +36,6 @@ mod server;
 mod set;
 mod standing;
 pub mod statistics;
-#[cfg(feature = "tls")]
 pub mod tls;
 pub mod udp;
 pub mod value;

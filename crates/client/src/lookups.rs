@@ -62,6 +62,21 @@ impl Found {
         })
     }
 
+    /// Which values may be what a lease holds until it is filled: that was not asked.
+    pub(crate) fn doubtful(&self) -> Vec<usize> {
+        let is_empty = |part: &Part| matches!(part, Part::Seen(place) if place.len == 0 && place.flags == 0);
+        let parts = self.parts.iter().enumerate();
+        parts
+            .filter(|(_, part)| is_empty(part))
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    /// Another reply for one of the keys.
+    pub(crate) fn put(&mut self, at: usize, reply: Result<Reply, Error>) {
+        self.parts[at] = self.part(reply);
+    }
+
     /// What came, from replies.
     pub(crate) fn of_replies(replies: Vec<Result<Reply, Error>>) -> Found {
         let mut found = Found::default();
@@ -74,7 +89,7 @@ impl Found {
 
     fn part(&mut self, reply: Result<Reply, Error>) -> Part {
         match reply {
-            Ok(Reply::Value(value)) => {
+            Ok(Reply::Value(value)) if !value.is_withheld() => {
                 let place = Place {
                     bytes: self.bytes.len(),
                     start: 0,

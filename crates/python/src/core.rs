@@ -187,7 +187,6 @@ impl Core {
         let asks = read.iter().map(|key| {
             let get = Get {
                 with_cas,
-                plain: true,
                 ..Get::new(&key.wire)
             };
             (Request::Get(get), self.route(key))

@@ -55,10 +55,15 @@ impl Value {
         self.lease.stale || self.is_placeholder()
     }
 
+    /// Whether it may be what [`Value::is_placeholder`] tells, as far as one who was not told of leases can see.
+    pub fn may_be_placeholder(&self) -> bool {
+        self.bytes.is_empty() && self.flags == 0
+    }
+
     /// Whether a lease made this item, and nobody has filled it yet. No layout but those that have flags 0 for text writes such
     /// an item, and then only an empty text that somebody refreshes early is taken for one.
     pub fn is_placeholder(&self) -> bool {
-        self.bytes.is_empty() && self.flags == 0 && (self.lease.won || self.lease.taken)
+        self.may_be_placeholder() && (self.lease.won || self.lease.taken)
     }
 }
 

@@ -174,7 +174,7 @@ mod tests {
         check(b"HD c7\r\nHD c7\r\n", b"HD c8\r\nHD c9\r\n", false);
         check(b"HD c7\r\nHD c8\r\n", b"HD c8\r\nHD c8\r\n", false);
         check(b"HD t99 Oc1\r\n", b"HD t100 Oc1\r\n", true);
-        check(b"HD t96\r\n", b"HD t100\r\n", false);
+        check(b"HD t89\r\n", b"HD t100\r\n", false);
         check(b"HD Ot99\r\n", b"HD Ot100\r\n", false);
         check(b"VERSION 1\r\n", b"VERSION 2\r\n", true);
         check(b"VA 6\r\nHD t99\r\n", b"VA 6\r\nHD t98\r\n", false);

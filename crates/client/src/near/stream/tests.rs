@@ -129,8 +129,11 @@ fn what_the_server_says_first_decides() {
     check(true, "STORED\r\nOK\r\n", Ok(()));
     check(false, "ERROR\r\n", Err(Lost::NoStream));
     let refused = |words: &str| Err(Lost::Refused(words.to_owned()));
-    let words = "WATCHER_TOO_MANY log watcher limit reached";
-    check(false, &format!("{words}\r\n"), refused(words));
+    check(
+        false,
+        "WATCHER_TOO_MANY log watcher limit reached\r\n",
+        Err(Lost::Full),
+    );
     check(true, "CLIENT_ERROR no\r\n", refused("CLIENT_ERROR no"));
     check(false, "at=0:1 key=a\n", refused("at=0:1 key=a"));
 }
