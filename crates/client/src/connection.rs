@@ -536,8 +536,14 @@ impl<W: Wire> Connection<W> {
         }
     }
 
-    /// A thread waits no longer: if that leaves a role free, somebody else is woken for it.
-    fn leave(&self, mut state: Guard<'_>) {
+    /// A thread waits no longer: if that leaves a role free, somebody else is woken for it. If only a reader waits, who cannot be
+    /// called, and something is not sent, which may be what it waits for, it is sent first.
+    fn leave<'a>(&'a self, mut state: Guard<'a>) {
+        let waits_in_vain =
+            state.roles.waiting().next().is_some() && state.roles.heir(Waiter::desk).is_none();
+        if waits_in_vain && state.try_write() {
+            state = self.write(state, None);
+        }
         let mut woken: Vec<Waiter> = state.successor().into_iter().collect();
         if self.is_retired() {
             woken.append(&mut state.roles.take_crowd());
