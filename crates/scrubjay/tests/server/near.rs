@@ -167,13 +167,8 @@ fn what_one_writes_oneself_is_seen_at_once() {
     }
 }
 
-#[test]
-fn a_copy_is_served_without_asking_and_all_ways_to_ask_share_it() {
-    let server = Server::start("");
-    let near = near(&[&server]);
-    set(near.client(), b"k", "v");
-    assert_eq!(warm(&near, b"k").as_deref(), Some("v"));
-    let before = near.counts();
+/// Four gets of a key that holds `v`, and one of a key that is not there.
+fn ask_in_all_ways(near: &NearCache) {
     let get = || Request::Get(Get::new(b"k"));
     let plain = near.call(get(), Call::default());
     let Ok(Reply::Value(value)) = &plain else {
@@ -190,9 +185,23 @@ fn a_copy_is_served_without_asking_and_all_ways_to_ask_share_it() {
         done.send(reply).expect("somebody waits")
     });
     assert_eq!(told.recv(), Ok(plain));
-    let after = near.counts();
-    assert_eq!(after.hits, before.hits + 4);
-    assert_eq!(after.misses, before.misses + 1);
+}
+
+#[test]
+fn a_copy_is_served_without_asking_and_all_ways_to_ask_share_it() {
+    let server = Server::start("");
+    let near = near(&[&server]);
+    set(near.client(), b"k", "v");
+    // What is told of the write may remove the first copy, and a stream that is late all of them.
+    let after = kit::until(|| {
+        assert_eq!(warm(&near, b"k").as_deref(), Some("v"));
+        let before = near.counts();
+        ask_in_all_ways(&near);
+        let after = near.counts();
+        let asked = (after.hits - before.hits, after.misses - before.misses);
+        (asked == (4, 1)).then_some(after)
+    });
+    let after = after.expect("the copy answers four, the server one");
     let with_cas = Request::Get(Get {
         with_cas: true,
         ..Get::new(b"k")
