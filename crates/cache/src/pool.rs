@@ -9,24 +9,22 @@
 use scrubjay_base::sync::whole::{AtomicU32, Mutex, MutexGuard, Ordering};
 use std::collections::VecDeque;
 
-use crate::api::Config;
 use crate::epoch::Epochs;
 use crate::eviction::LOGS;
 use crate::huge::Ranges;
 use crate::segment::{Heap, SegmentId, SegmentState};
 
 /// Segments that only reclamation may take, so that it can always move live items out of a victim.
-const RESERVE: u32 = 2;
+pub(crate) const RESERVE: u32 = 2;
 
-/// Segments beyond the reserve that are made free before they are needed where nothing may be evicted: what compaction cannot
-/// move must not go.
-const AHEAD_WITHOUT_EVICTION: u32 = 1;
+/// Segments beyond the reserve that are made free before they are needed, at least.
+pub(crate) const AHEAD_MIN: u32 = 1;
 
 /// At most this share of all (one over it) is made free ahead, when workers had to wait for memory.
 const AHEAD_SHARE: u32 = 32;
 
 /// Segments taken without a wait after which one less is made free ahead.
-const TAKEN_PER_DECAY: u32 = 64;
+const TAKEN_PER_DECAY: u32 = 256;
 
 /// At most this share of all segments may be open.
 pub(crate) const OPEN_SHARE: u32 = 16;
@@ -70,10 +68,8 @@ pub(crate) struct State {
     untouched: u32,
     /// Segments that no slot points into, in the order in which they were retired.
     retired: VecDeque<SegmentId>,
-    /// How many segments beyond the reserve are made free before they are needed. Rises with every wait, falls slowly to the
-    /// second number.
+    /// How many segments beyond the reserve are made free before they are needed. Rises with every wait, falls slowly.
     ahead: u32,
-    ahead_min: u32,
     taken_without_wait: u32,
     /// Segments in any state but free.
     used: u32,
@@ -90,17 +86,8 @@ pub(crate) struct State {
     pub(crate) ranges: Ranges,
 }
 
-fn ahead_min(config: &Config) -> u32 {
-    if config.evict { 0 } else { AHEAD_WITHOUT_EVICTION }
-}
-
-/// Segments that a cache keeps free when it is full and nobody has to wait.
-pub(crate) fn kept_free(config: &Config) -> u32 {
-    RESERVE + ahead_min(config)
-}
-
 impl Pool {
-    pub(crate) fn new(heap: &Heap, config: &Config) -> Pool {
+    pub(crate) fn new(heap: &Heap, lock_memory: bool) -> Pool {
         Pool {
             open: (0..LOGS).map(|_| AtomicU32::new(NONE)).collect(),
             state: Mutex::new(State {
@@ -108,15 +95,14 @@ impl Pool {
                 parked: Vec::new(),
                 untouched: 0,
                 retired: VecDeque::new(),
-                ahead: ahead_min(config),
-                ahead_min: ahead_min(config),
+                ahead: AHEAD_MIN,
                 taken_without_wait: 0,
                 used: 0,
                 allowed: 0,
                 open: 0,
                 sealed_order: 0,
                 next_incarnation: 1,
-                lock_memory: config.lock_memory,
+                lock_memory,
                 locks_refused: 0,
                 ranges: Ranges::new(heap),
             }),
@@ -125,8 +111,8 @@ impl Pool {
 
     /// The pool by the segments' headers, which nobody else uses; `None` if they cannot be. Free segments give their memory
     /// back, for nobody knows how much of it they have.
-    pub(crate) fn resume(heap: &Heap, config: &Config) -> Option<Pool> {
-        let pool = Pool::new(heap, config);
+    pub(crate) fn resume(heap: &Heap, lock_memory: bool) -> Option<Pool> {
+        let pool = Pool::new(heap, lock_memory);
         let mut state = pool.lock();
         for segment in (0..heap.segments_max()).map(SegmentId) {
             let header = heap.header(segment);
@@ -267,7 +253,7 @@ impl State {
     /// A worker needs memory and has to wait until others have passed a quiet moment.
     pub(crate) fn note_wait(&mut self) {
         self.taken_without_wait = 0;
-        self.ahead = (self.ahead + 1).min((self.allowed / AHEAD_SHARE).max(1));
+        self.ahead = (self.ahead + 1).min((self.allowed / AHEAD_SHARE).max(AHEAD_MIN));
     }
 
     /// Whether so few segments are free, or will be in a moment, that the next one should be made free now: then nobody
@@ -334,7 +320,7 @@ impl State {
         self.taken_without_wait += 1;
         if self.taken_without_wait >= TAKEN_PER_DECAY {
             self.taken_without_wait = 0;
-            self.ahead = self.ahead.saturating_sub(1).max(self.ahead_min);
+            self.ahead = self.ahead.saturating_sub(1).max(AHEAD_MIN);
         }
         Some(segment)
     }

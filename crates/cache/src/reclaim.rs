@@ -144,10 +144,7 @@ impl Cache {
         match self.reclaim_one(turn, &mut reclaimer, &survey) {
             Step::Emptied => {
                 self.epochs.announce(turn.member);
-                let mut state = self.pool.lock();
-                if let (0, 1..) = state.free_retired(&self.heap, &self.epochs) {
-                    state.note_wait();
-                }
+                self.pool.lock().free_retired(&self.heap, &self.epochs);
                 Ok(())
             }
             Step::Wait => {

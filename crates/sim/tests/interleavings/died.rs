@@ -352,7 +352,7 @@ fn a_process_that_dies_while_it_recovers_leaves_all_to_the_next() {
     const FIRST: Step = Step::Store(Set, 9000);
     const SUMMED: [Step; 2] = [Step::Maintain, Step::Maintain];
     const CROWDED: [Step; 4] = [FIRST, Step::Crowd(1900), SUMMED[0], SUMMED[1]];
-    let stride = number_from_environment("SCRUBJAY_STRIDE").unwrap_or(STRIDE) * 97;
+    let stride = number_from_environment("SCRUBJAY_STRIDE").unwrap_or(STRIDE) * 53;
     let mut runs = 0;
     let crowded = leftovers(&CROWDED, Step::Crowd(CROWD), [20_011, 45_007, 70_001]);
     let stored = leftovers(&CROWDED, Step::Store(Set, 9000), [15, 40, 65]);
