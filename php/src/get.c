@@ -157,7 +157,6 @@ static bool ask_many(sjx_object *object, HashTable *keys, zend_string *server_ke
         sj_request *request = sjx_batch_add(batch, object, name, server_key, SJ_GET);
         if (request != NULL) {
             request->with_cas = with_cas;
-            request->plain = 1;
         }
         zend_string_release(name);
     } ZEND_HASH_FOREACH_END();

@@ -232,30 +232,11 @@ impl Client {
         failover::end_all(&requests, replies, origin, &patience, ask)
     }
 
-    /// Looks up many keys, as [`Client::call_all`] does with [plain](Get::plain) look-ups. Cheaper for who has no use for replies of
-    /// their own. What a lease has made and nobody has filled is a miss; what was invalidated is given as long as it is there.
+    /// Looks up many keys, as [`Client::call_all`] does. Cheaper for who has no use for replies of their own. What a lease
+    /// [withholds](crate::protocol::reply::Value::is_withheld) is a miss.
     pub fn look_up(&self, keys: &[&[u8]], with_cas: bool, call: Call<'_>) -> Found {
-        let patience = self.patience(call);
-        let mut found = self.look_up_plain(keys, with_cas, call);
-        let doubtful = found.doubtful();
-        if !doubtful.is_empty() {
-            let get = |at: &usize| Get {
-                with_cas,
-                ..Get::new(keys[*at])
-            };
-            let again = doubtful.iter().map(|at| Request::Get(get(at))).collect();
-            let timeout = Some(patience.left());
-            let replies = self.call_all(again, Call { timeout, ..call });
-            let puts = doubtful.into_iter().zip(replies);
-            puts.for_each(|(at, reply)| found.put(at, reply));
-        }
-        found
-    }
-
-    fn look_up_plain(&self, keys: &[&[u8]], with_cas: bool, call: Call<'_>) -> Found {
         let get = |key| Get {
             with_cas,
-            plain: true,
             ..Get::new(key)
         };
         let set = self.0.set();

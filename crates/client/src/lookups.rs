@@ -62,21 +62,6 @@ impl Found {
         })
     }
 
-    /// Which values may be what a lease holds until it is filled: that was not asked.
-    pub(crate) fn doubtful(&self) -> Vec<usize> {
-        let is_empty = |part: &Part| matches!(part, Part::Seen(place) if place.len == 0 && place.flags == 0);
-        let parts = self.parts.iter().enumerate();
-        parts
-            .filter(|(_, part)| is_empty(part))
-            .map(|(at, _)| at)
-            .collect()
-    }
-
-    /// Another reply for one of the keys.
-    pub(crate) fn put(&mut self, at: usize, reply: Result<Reply, Error>) {
-        self.parts[at] = self.part(reply);
-    }
-
     /// What came, from replies.
     pub(crate) fn of_replies(replies: Vec<Result<Reply, Error>>) -> Found {
         let mut found = Found::default();
@@ -172,7 +157,6 @@ impl Book for Lookups<'_> {
     fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T> {
         let get = Get {
             with_cas: self.with_cas,
-            plain: true,
             ..Get::new(self.keys[self.index(id)?])
         };
         Some(act(&mut Request::Get(get)))
