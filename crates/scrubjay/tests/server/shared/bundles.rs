@@ -21,10 +21,14 @@ fn bytes<'a>(seen: &Result<Option<Seen<'a>>, &Error>) -> Option<&'a [u8]> {
     seen.as_ref().ok().copied().flatten().map(|seen| seen.bytes)
 }
 
-/// Answers a line of gets by its first value, and nothing else.
+/// Answers look-ups by the value of `a`, and nothing else.
 fn halting(end: bool) -> u16 {
     stub(move |line| match line {
         "mn" => "MN\r\n".to_owned(),
+        _ if line.starts_with("mg a ") => {
+            let number = line.split(' ').find(|word| word.starts_with('O'));
+            format!("VA 1 f0 ka {}\r\nx\r\n", number.expect("a number"))
+        }
         _ if line.starts_with("get ") => "VALUE a 0 1\r\nx\r\n".to_owned(),
         _ if end => "end".to_owned(),
         _ => String::new(),
