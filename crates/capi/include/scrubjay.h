@@ -149,7 +149,7 @@ typedef struct sj_request {
     uint8_t touch;
     uint8_t with_initial;
     uint8_t quiet;      /* no reply is wanted; SJ_OK says that it is on its way */
-    uint8_t plain;      /* of SJ_GET: its `lease` is of no interest; many at once are cheaper then */
+    uint8_t plain;      /* of SJ_GET: many at once are cheaper; what was invalidated is given then, as if it were fresh */
     uint8_t invalidate;
     uint8_t unused[2];
 } sj_request;
