@@ -139,7 +139,7 @@ impl Encrypted {
     pub(super) fn send(&self, output: &Output, put: Put<'_>) -> Result<usize> {
         let mut outgoing = lock(&self.outgoing);
         if outgoing.owed == 0 {
-            outgoing.owed = outgoing.encrypt(output);
+            outgoing.owed = outgoing.encrypt(output).map_err(Error::other)?;
             outgoing.begun = false;
             outgoing.encrypted();
         }
@@ -221,12 +221,13 @@ fn ended() -> TlsError {
 }
 
 impl Outgoing {
-    /// Makes records of what is to be sent; of how many bytes.
+    /// Makes records of what is to be sent; of how many bytes. It fails for all of them or for none: only what is received can break
+    /// TLS, and that waits for the lock.
     ///
     /// memcached (1.6.18 at least) waits for its socket although its TLS holds more of a record that it has read a part of, so a
     /// request would wait there until another one comes. So it has to find each record at an end: none has more bytes than it reads
     /// at once behind the beginning of a line, and where a value goes over several records, nothing follows it in the last one.
-    fn encrypt(&mut self, output: &Output) -> usize {
+    fn encrypt(&mut self, output: &Output) -> std::result::Result<usize, TlsError> {
         let whole: usize = output.slices().map(<[u8]>::len).sum();
         let len = whole.min(PLAINTEXT_LEN_MAX);
         let mut ends = output.ends().peekable();
@@ -243,11 +244,11 @@ impl Outgoing {
                 Some(end) if !(self.is_whole && room == whole) => end,
                 _ => room,
             };
-            self.tls.write(&pieces(output, at, end));
+            self.tls.write(&pieces(output, at, end))?;
             self.is_whole = of_value.is_some() || end == whole;
             at = end;
         }
-        len
+        Ok(len)
     }
 
     /// Takes over what rustls has to send.

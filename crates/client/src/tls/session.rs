@@ -123,10 +123,15 @@ impl fmt::Debug for TlsStream {
 
 impl TlsStream {
     /// Takes plaintext, all of it, as one record if it is not more than 16 KiB; it is encrypted when the handshake is over.
-    pub fn write(&mut self, plaintext: &[IoSlice<'_>]) {
-        let len = plaintext.iter().map(|piece| piece.len()).sum();
+    ///
+    /// # Errors
+    /// [`TlsError::Failed`] after [`feed`](TlsStream::feed) has failed: nothing of it will be sent.
+    pub fn write(&mut self, plaintext: &[IoSlice<'_>]) -> Result<(), TlsError> {
+        let len: usize = plaintext.iter().map(|piece| piece.len()).sum();
         let written = self.rustls.writer().write_vectored(plaintext);
-        assert_eq!(written.ok(), Some(len), "its buffer has no limit");
+        let written = written.map_err(|error| TlsError::Failed(error.to_string()))?;
+        assert_eq!(written, len, "its buffer has no limit");
+        Ok(())
     }
 
     /// Appends what is to be sent. While the handshake goes on, there is something each time that bytes were fed.

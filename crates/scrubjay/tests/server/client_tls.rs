@@ -45,7 +45,7 @@ impl Line {
     fn ask(&mut self, request: Request<'_>) -> Result<Reply, TlsError> {
         self.conversation.ask(request).expect("it can be asked");
         for slice in self.conversation.take_output().slices() {
-            self.tls.write(&[IoSlice::new(slice)]);
+            self.tls.write(&[IoSlice::new(slice)]).expect("it is open");
         }
         let (mut replies, mut buffer) = (Vec::new(), [0; 40_000]);
         while replies.is_empty() {
@@ -81,4 +81,23 @@ fn requests_are_answered_over_tls_wherever_bytes_are_cut() {
         }
         assert_eq!(line.ask(Request::Get(Get::new(b"none"))), Ok(Reply::Miss));
     }
+}
+
+/// One thread may write while another has just read what breaks the connection.
+#[test]
+fn what_is_written_after_the_connection_broke_is_refused() {
+    let certificates = Certificates::new();
+    let server = Server::start(&certificates.options());
+    let mut line = Line::new(&server, &Tls::new(settings(&certificates)), 40_000);
+    let get = || Request::Get(Get::new(b"nothing"));
+    assert_eq!(line.ask(get()), Ok(Reply::Miss));
+    let record_of_nobody = [&[23, 3, 3, 0, 32][..], &[0; 32]].concat();
+    let fed = line.tls.feed(&record_of_nobody, &mut Vec::new());
+    assert!(matches!(fed, Err(TlsError::Failed(_))), "{fed:?}");
+    line.send();
+    let written = line.tls.write(&[IoSlice::new(b"mn\r\n")]);
+    assert!(matches!(written, Err(TlsError::Failed(_))), "{written:?}");
+    let mut ciphertext = Vec::new();
+    line.tls.take_output(&mut ciphertext);
+    assert!(ciphertext.is_empty(), "only the alert went: {ciphertext:?}");
 }
