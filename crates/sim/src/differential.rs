@@ -10,6 +10,7 @@ pub mod text;
 pub mod transcript;
 
 use std::collections::HashMap;
+use std::fmt;
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -51,10 +52,12 @@ pub fn run(pair: &Pair, seed: u64, requests: usize) -> Result<usize, String> {
 /// The difference, cut down to few requests.
 pub fn run_one(pair: &Pair, session_seed: u64) -> Result<usize, String> {
     let session = Session::random(&mut StdRng::seed_from_u64(session_seed));
-    if let Some(first) = pair.difference(&session)? {
+    if let Some(first) = pair.difference(&session)?
+        && !is_by_chance(pair, &session, &first)?
+    {
         let small = shrink(pair, session.clone())?;
         let why = match pair.difference(&small)? {
-            Some(why) => why,
+            Some(why) => why.to_string(),
             None => format!("not every time; the whole session's first difference:\n{first}"),
         };
         return Err(format!(
@@ -63,6 +66,22 @@ pub fn run_one(pair: &Pair, session_seed: u64) -> Result<usize, String> {
         ));
     }
     Ok(session.len())
+}
+
+/// Whether this is memcached counting, or not, with a number of 2^63 or more by what happens to lie behind it in its memory: see
+/// `differential/text.rs`. What lies there is another thing soon.
+fn is_by_chance(pair: &Pair, session: &Session, first: &Difference) -> Result<bool, String> {
+    const TRIES: usize = 20;
+    let refusals = |said: &str| said.matches("on-numeric").count();
+    if refusals(&first.ours) >= refusals(&first.theirs) {
+        return Ok(false);
+    }
+    for _ in 0..TRIES {
+        if pair.difference(session)?.is_none() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Leaves out requests as long as the difference stays.
@@ -83,6 +102,18 @@ fn shrink(pair: &Pair, mut session: Session) -> Result<Session, String> {
     Ok(session)
 }
 
+/// What both said to a session that they do not answer alike.
+struct Difference {
+    ours: String,
+    theirs: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ours:\n{}theirs:\n{}", self.ours, self.theirs)
+    }
+}
+
 impl Pair {
     /// Two running servers.
     pub fn new(ours: Server, theirs: Server) -> Pair {
@@ -90,7 +121,7 @@ impl Pair {
     }
 
     /// Runs a session on both; says how the replies differ.
-    fn difference(&self, session: &Session) -> Result<Option<String>, String> {
+    fn difference(&self, session: &Session) -> Result<Option<Difference>, String> {
         let ours = converse(&self.ours, session)?;
         let theirs = converse(&self.theirs, session)?;
         let is_same = if session.may_lose_replies {
@@ -98,12 +129,9 @@ impl Pair {
         } else {
             !differs(&ours, &theirs)
         };
-        Ok((!is_same).then(|| {
-            format!(
-                "ours:\n{}theirs:\n{}",
-                transcript::describe(&ours),
-                transcript::describe(&theirs)
-            )
+        Ok((!is_same).then(|| Difference {
+            ours: transcript::describe(&ours),
+            theirs: transcript::describe(&theirs),
         }))
     }
 }
