@@ -108,6 +108,15 @@ pub trait Driver {
     /// Only what makes going on impossible.
     fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()>;
 
+    /// As `wait`, with a limit in nanoseconds. A driver whose timers count milliseconds waits so much longer.
+    ///
+    /// # Errors
+    /// As `wait`.
+    fn wait_nanos(&mut self, nanos: u64, ready: &mut Vec<Ready>) -> io::Result<()> {
+        let ms = nanos.div_ceil(1_000_000);
+        self.wait(Some(ms.try_into().unwrap_or(u32::MAX)), ready)
+    }
+
     /// Starts to report a connection under `token`, for reading.
     ///
     /// # Errors

@@ -3,8 +3,7 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use scrubjay_io::driver::epoll::Epoll;
-use scrubjay_io::driver::{Driver, Interest};
+use scrubjay_io::driver::{Driver, Interest, Socket};
 
 use crate::exchange::{Exchange, Outcome, Terms, Waiting};
 use crate::transport::{Transport, advice};
@@ -46,7 +45,11 @@ impl Lane {
     }
 
     /// Goes by this connection from now on, and has the driver report it.
-    pub(crate) fn open(&mut self, transport: Transport, driver: &mut Epoll) -> Result<(), String> {
+    pub(crate) fn open(
+        &mut self,
+        transport: Transport,
+        driver: &mut impl Driver<Socket = Socket>,
+    ) -> Result<(), String> {
         self.interest = Interest::Read;
         let added = driver.add(transport.socket(), self.token);
         self.transport = Some(transport);
@@ -80,7 +83,7 @@ impl Lane {
     }
 
     /// Sends what there is to send, as far as it is taken.
-    pub(crate) fn send(&mut self, driver: &mut Epoll) -> Result<(), String> {
+    pub(crate) fn send(&mut self, driver: &mut impl Driver<Socket = Socket>) -> Result<(), String> {
         let Some(transport) = &mut self.transport else {
             return Ok(());
         };
@@ -114,7 +117,7 @@ impl Lane {
     /// were there.
     pub(crate) fn receive(
         &mut self,
-        driver: &mut Epoll,
+        driver: &mut impl Driver<Socket = Socket>,
         room: &mut [u8],
         note: impl FnMut(&Waiting, Outcome<'_>),
     ) -> Result<usize, String> {

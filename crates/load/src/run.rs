@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use scrubjay_io::clock::Clock;
+use scrubjay_io::driver::choice::{self, Drivers, Kind};
+use scrubjay_io::driver::{Driver, Socket};
 use scrubjay_io::syscalls::Syscalls;
 use scrubjay_io::thread::{Bell, run_beside};
 use scrubjay_io::usage::{Usage, Whose};
@@ -13,7 +15,7 @@ use crate::exchange::Terms;
 use crate::source::{Plan, Source};
 use crate::tally::Tally;
 use crate::thread::{Common, Done, LoadThread, Manner, Window};
-use crate::transport::{Route, Transport};
+use crate::transport::{Address, Route, Transport};
 
 /// How often who watches is told of progress.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -47,6 +49,9 @@ pub struct Load {
     pub counts_syscalls: bool,
     /// Cores for the threads.
     pub cores: Option<Vec<usize>>,
+    /// What the threads wait by; none: by the better one that can be had. It is epoll for connections that do not stay, are encrypted,
+    /// by UDP or have a rate.
+    pub driver: Option<Kind>,
 }
 
 /// What a run showed.
@@ -108,48 +113,109 @@ pub fn run(
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Measured, String> {
     let in_context = |why: String| format!("{}: {why}", route.address);
-    let mut transports = connect(route, load)?;
+    let transports = connect(route, load)?;
     let syscalls = count_syscalls(load, whose).map_err(in_context)?;
     let clock = Clock::start();
-    let begin = clock.now().nanos();
+    let drivers = open_drivers(route, load, clock).map_err(in_context)?;
+    let run = Run {
+        route,
+        terms,
+        plan,
+        load,
+        clock,
+        window: window(load, clock.now().nanos()),
+        look: &|| Seen {
+            usage: whose.and_then(Whose::usage),
+            syscalls: syscalls.as_ref().map(Syscalls::count),
+        },
+    };
+    let done = match drivers {
+        Drivers::Epoll(drivers) => run.threads(drivers, transports, watch),
+        Drivers::Uring(drivers) => run.threads(drivers, transports, watch),
+    };
+    done.and_then(|(threads, server)| sum_up(threads, run.window, server))
+        .map_err(in_context)
+}
+
+fn window(load: &Load, begin: u64) -> Window {
     let measured = begin + nanos(load.warmup);
-    let window = Window {
+    let end = load.duration.map(|duration| measured + nanos(duration));
+    Window {
         begin,
         measured,
-        end: load
-            .duration
-            .map_or(u64::MAX, |duration| measured + nanos(duration)),
-    };
-    let common = Arc::new(Common::default());
-    let bell = Bell::default();
-    let running = AtomicU64::new(load.threads as u64);
-    let taken = Arc::new(AtomicU64::new(0));
-    let mut tasks = Vec::new();
-    for number in 0..load.threads {
-        // As even as can be: what is left of the connections goes to the first threads.
-        let left = load.threads - number;
-        let own = transports.split_off(transports.len() - transports.len() / left);
-        let source = Source::new(plan, number as u64, Arc::clone(&taken));
-        let manner = manner(load, route, plan, number);
-        let thread = LoadThread::new(own, terms, source, manner, (window, clock), Arc::clone(&common));
-        let thread = thread.map_err(in_context)?;
-        let (bell, running) = (&bell, &running);
-        let task = move || {
-            let done = thread.run();
-            if running.fetch_sub(1, Ordering::Relaxed) == 1 {
-                bell.ring();
-            }
-            done
-        };
-        tasks.push((format!("load-{number}"), task));
+        end: end.unwrap_or(u64::MAX),
     }
-    let usage = || Seen {
-        usage: whose.and_then(Whose::usage),
-        syscalls: syscalls.as_ref().map(Syscalls::count),
+}
+
+/// What the threads wait by.
+fn open_drivers(route: &Route, load: &Load, clock: Clock) -> Result<Drivers, String> {
+    let is_for_all = load.rate.is_none()
+        && !load.reconnect
+        && route.tls.is_none()
+        && !matches!(route.address, Address::Udp(_));
+    let asked = if is_for_all {
+        load.driver
+    } else {
+        Some(Kind::Epoll)
     };
-    let own = || watch_until_done(&clock, window, &common, &bell, &usage, watch);
-    let (threads, server) = run_beside(tasks, own);
-    sum_up(threads, window, server).map_err(in_context)
+    let opened = choice::open(asked, load.threads, clock);
+    let opened = opened.map_err(|why| format!("nothing to wait for replies by: {why}"))?;
+    Ok(opened.drivers)
+}
+
+/// What the threads of a run have in common.
+struct Run<'a> {
+    route: &'a Route,
+    terms: &'a Arc<Terms>,
+    plan: &'a Plan,
+    load: &'a Load,
+    clock: Clock,
+    window: Window,
+    look: &'a dyn Fn() -> Seen,
+}
+
+impl Run<'_> {
+    /// Runs a thread for each driver, on its share of the connections, and watches.
+    fn threads<D: Driver<Socket = Socket> + Send>(
+        &self,
+        drivers: Vec<D>,
+        mut transports: Vec<Option<Transport>>,
+        watch: &mut dyn FnMut(Progress),
+    ) -> Result<(Vec<Done>, Seen), String> {
+        let common = Arc::new(Common::default());
+        let bell = Bell::default();
+        let running = AtomicU64::new(drivers.len() as u64);
+        let taken = Arc::new(AtomicU64::new(0));
+        let mut tasks = Vec::new();
+        for (number, driver) in drivers.into_iter().enumerate() {
+            // As even as can be: what is left of the connections goes to the first threads.
+            let left = self.load.threads - number;
+            let own = transports.split_off(transports.len() - transports.len() / left);
+            let source = Source::new(self.plan, number as u64, Arc::clone(&taken));
+            let manner = manner(self.load, self.route, self.plan, number);
+            let times = (self.window, self.clock);
+            let thread = LoadThread::new(
+                driver,
+                own,
+                self.terms,
+                source,
+                manner,
+                times,
+                Arc::clone(&common),
+            )?;
+            let (bell, running) = (&bell, &running);
+            let task = move || {
+                let done = thread.run();
+                if running.fetch_sub(1, Ordering::Relaxed) == 1 {
+                    bell.ring();
+                }
+                done
+            };
+            tasks.push((format!("load-{number}"), task));
+        }
+        let own = || watch_until_done(&self.clock, self.window, &common, &bell, self.look, watch);
+        Ok(run_beside(tasks, own))
+    }
 }
 
 /// What a look at the server shows.

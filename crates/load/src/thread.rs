@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use scrubjay_io::clock::Clock;
-use scrubjay_io::driver::epoll::Epoll;
-use scrubjay_io::driver::{Driver, Ready};
+use scrubjay_io::driver::{Driver, Ready, Socket};
 
 use crate::exchange::{Outcome, Terms, Verb};
 use crate::lane::Lane;
@@ -85,8 +84,8 @@ pub(crate) struct Done {
 }
 
 /// A thread's loop.
-pub(crate) struct LoadThread {
-    driver: Epoll,
+pub(crate) struct LoadThread<D> {
+    driver: D,
     clock: Clock,
     lanes: Vec<Lane>,
     source: Source,
@@ -111,16 +110,16 @@ pub(crate) struct LoadThread {
     last: u64,
 }
 
-impl LoadThread {
+impl<D: Driver<Socket = Socket>> LoadThread<D> {
     pub(crate) fn new(
+        mut driver: D,
         transports: Vec<Option<Transport>>,
         terms: &Arc<Terms>,
         source: Source,
         manner: Manner,
         (window, clock): (Window, Clock),
         common: Arc<Common>,
-    ) -> Result<LoadThread, String> {
-        let mut driver = Epoll::new(clock).map_err(|why| format!("no event queue: {why}"))?;
+    ) -> Result<LoadThread<D>, String> {
         let mut lanes = Vec::new();
         for (token, transport) in transports.into_iter().enumerate() {
             let mut lane = Lane::new(token as u64, Arc::clone(terms));

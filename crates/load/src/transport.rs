@@ -178,7 +178,11 @@ impl Transport {
 
     /// Sends of `bytes` as much as is taken now. What is encrypted is taken and sent by turns: while there is something
     /// [unsent](Transport::has_unsent), this is to be called again.
-    pub(crate) fn send(&mut self, driver: &mut Epoll, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn send(
+        &mut self,
+        driver: &mut impl Driver<Socket = Socket>,
+        bytes: &[u8],
+    ) -> io::Result<usize> {
         match self {
             Transport::Stream(socket) => driver.write(socket, &[IoSlice::new(bytes)]),
             Transport::Encrypted(socket, session) if bytes.is_empty() => {
@@ -203,7 +207,11 @@ impl Transport {
     }
 
     /// Receives what is there into `buffer`, of [`ROOM`]; 0 is the end.
-    pub(crate) fn receive(&mut self, driver: &mut Epoll, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn receive(
+        &mut self,
+        driver: &mut impl Driver<Socket = Socket>,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
         match self {
             Transport::Stream(socket) => driver.read(socket, buffer),
             Transport::Encrypted(socket, session) => session.receive(driver, socket, buffer),
@@ -225,7 +233,7 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    fn send(&mut self, driver: &mut Epoll, bytes: &[u8]) -> io::Result<usize> {
+    fn send(&mut self, driver: &mut impl Driver<Socket = Socket>, bytes: &[u8]) -> io::Result<usize> {
         let id = self.id.wrapping_add(1);
         let [high, low] = id.to_be_bytes();
         let frame = [high, low, 0, 0, 0, 1, 0, 0];
@@ -235,7 +243,7 @@ impl Datagrams {
         Ok(bytes.len())
     }
 
-    fn receive(&mut self, driver: &mut Epoll, buffer: &mut [u8]) -> io::Result<usize> {
+    fn receive(&mut self, driver: &mut impl Driver<Socket = Socket>, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut room = std::mem::take(&mut self.room);
             room.resize(DATAGRAM_LEN_MAX, 0);

@@ -44,26 +44,6 @@ impl Epoll {
     pub(super) fn raw_fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
     }
-
-    /// As [`Driver::wait`], with a timeout in nanoseconds.
-    ///
-    /// # Errors
-    /// As `wait`.
-    pub fn wait_nanos(&mut self, nanos: u64, ready: &mut Vec<Ready>) -> io::Result<()> {
-        // epoll itself counts milliseconds and rounds up; the queue can be waited for like any other descriptor.
-        let timeout = Timespec {
-            tv_sec: (nanos / 1_000_000_000) as i64,
-            tv_nsec: (nanos % 1_000_000_000) as i64,
-        };
-        if nanos > 0 {
-            let queue = &mut [PollFd::new(&self.epoll, PollFlags::IN)];
-            match poll(queue, Some(&timeout)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.wait(Some(0), ready)
-    }
 }
 
 impl Driver for Epoll {
@@ -105,6 +85,22 @@ impl Driver for Epoll {
             });
         }
         Ok(())
+    }
+
+    fn wait_nanos(&mut self, nanos: u64, ready: &mut Vec<Ready>) -> io::Result<()> {
+        // epoll itself counts milliseconds and rounds up; the queue can be waited for like any other descriptor.
+        let timeout = Timespec {
+            tv_sec: (nanos / 1_000_000_000) as i64,
+            tv_nsec: (nanos % 1_000_000_000) as i64,
+        };
+        if nanos > 0 {
+            let queue = &mut [PollFd::new(&self.epoll, PollFlags::IN)];
+            match poll(queue, Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.wait(Some(0), ready)
     }
 
     fn add(&mut self, socket: &Socket, token: u64) -> io::Result<()> {

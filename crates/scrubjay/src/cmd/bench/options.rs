@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use scrubjay_io::driver::choice::Kind;
 use scrubjay_load::exchange::Protocol;
 use scrubjay_load::item::Amount;
 use scrubjay_load::run::Load;
@@ -149,6 +150,8 @@ fn load_args() -> Vec<Arg> {
         seconds("duration", "Measure this long [default: 10, or until --requests are done]"),
         seconds("warmup", "Load before measuring").default_value("0"),
         seconds("timeout", "Longest wait for a connection or a reply").default_value("10"),
+        text("io-driver", "NAME", "What the load waits by [default: io_uring where it can be had; with --rate, --connect, --tls and UDP epoll]")
+            .value_parser([Kind::Epoll.name(), Kind::Uring.name()]),
     ]
 }
 
@@ -293,6 +296,13 @@ impl Bench {
         if uses_udp && (self.tls.is_some() || load.reconnect || load.refill) {
             return Err("over UDP there is no --tls, --connect or --refill".to_owned());
         }
+        let is_for_uring =
+            load.rate.is_none() && self.rates.is_none() && !load.reconnect && self.tls.is_none() && !uses_udp;
+        if load.driver == Some(Kind::Uring) && !is_for_uring {
+            return Err(
+                "--io-driver io_uring is for connections that stay: leave it out with --rate, --rates, --connect, --tls and UDP".to_owned(),
+            );
+        }
         if load.reconnect && load.pipeline > 1 && (load.rate.is_some() || self.rates.is_some()) {
             return Err(format!(
                 "--pipeline {}: with --connect at a rate, each request has a connection of its own",
@@ -331,6 +341,9 @@ fn read_load(matches: &ArgMatches, workload: &Workload) -> Result<Load, String> 
         timeout: secs("timeout")?.unwrap_or_default(),
         counts_syscalls: matches.get_flag("syscalls"),
         cores: None,
+        driver: matches
+            .get_one::<String>("io-driver")
+            .and_then(|name| Kind::of_name(name)),
     })
 }
 
@@ -504,6 +517,10 @@ mod tests {
         };
         check("--threads 4 --connections 3", "--connections 3 for --threads 4");
         check("--noreply --rate 5", "--noreply does not go with --rate");
+        check(
+            "--io-driver io_uring --connect",
+            "--io-driver io_uring is for connections that stay",
+        );
         check("--noreply", "--mix set=1");
         check("--server udp://127.0.0.1:1 --mix set=1", "gets only");
         check("--server udp://127.0.0.1:1 --pipeline 2", "--pipeline 2");
