@@ -176,7 +176,7 @@ pub enum StoreMode {
     Prepend,
 }
 
-/// A storage request (`set` family, `cas`, `ms`, binary set family).
+/// A storage request (`set` family, `cas`, `ms`, binary set family). Set the fields that differ from [`Store::set`].
 #[derive(Debug)]
 pub struct Store<'a> {
     /// The key, 1 to 250 bytes.
@@ -199,6 +199,24 @@ pub struct Store<'a> {
     pub new_cas: Option<u64>,
     /// In append and prepend mode: on a miss create the item with this exptime (`ms N`).
     pub vivify: Option<i64>,
+}
+
+impl<'a> Store<'a> {
+    /// A plain set of `key` to `value`: whatever is there, no client flags, for ever.
+    pub const fn set(key: &'a [u8], value: Body<'a>) -> Store<'a> {
+        Store {
+            key,
+            key_is_binary: false,
+            mode: StoreMode::Set,
+            flags: 0,
+            exptime: 0,
+            value,
+            compare_cas: None,
+            invalidate: false,
+            new_cas: None,
+            vivify: None,
+        }
+    }
 }
 
 /// How a storage request ended.
