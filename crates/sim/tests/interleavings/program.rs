@@ -102,6 +102,21 @@ pub enum Operation {
     },
 }
 
+impl Operation {
+    /// A plain set.
+    pub const fn set(key: usize, len: usize, ttl: i64) -> Operation {
+        Operation::Store {
+            key,
+            mode: StoreMode::Set,
+            len,
+            ttl,
+            compare: false,
+            invalidate: false,
+            vivify: false,
+        }
+    }
+}
+
 /// What all threads of a run share; nothing here is a point of the schedule.
 pub struct Run {
     pub cache: Arc<Cache>,
