@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use scrubjay_base::time::Now;
-use scrubjay_cache::{Body, Get, Store, StoreMode, StoreOutcome};
+use scrubjay_cache::{Body, Get, Store, StoreOutcome};
 
 use crate::load::{Found, Key, Request, Session, VALUE_LEN, drive, sum};
 
@@ -168,18 +168,7 @@ impl Session for Worker<'_> {
 
     #[inline]
     fn set(&mut self, key: &Key, value: &[u8; VALUE_LEN]) {
-        let outcome = self.worker.store(Store {
-            key,
-            key_is_binary: false,
-            mode: StoreMode::Set,
-            flags: 0,
-            exptime: 0,
-            value: Body::Bytes(value),
-            compare_cas: None,
-            invalidate: false,
-            new_cas: None,
-            vivify: None,
-        });
+        let outcome = self.worker.store(Store::set(key, Body::Bytes(value)));
         // It refuses while a thread that lost its core keeps memory from being used again.
         self.refused += u64::from(!matches!(outcome, StoreOutcome::Stored { .. }));
     }

@@ -1,4 +1,5 @@
-//! The words in which callers and engine talk: requests, outcomes, configuration, counters.
+//! The words in which callers and engine talk: requests, outcomes, configuration. What it tells of itself in numbers stands in
+//! `counters.rs`.
 //!
 //! Exptimes are the wire's: 0 never, negative already expired, up to 30 days relative seconds, beyond that a Unix time.
 
@@ -176,7 +177,7 @@ pub enum StoreMode {
     Prepend,
 }
 
-/// A storage request (`set` family, `cas`, `ms`, binary set family).
+/// A storage request (`set` family, `cas`, `ms`, binary set family). Set the fields that differ from [`Store::set`].
 #[derive(Debug)]
 pub struct Store<'a> {
     /// The key, 1 to 250 bytes.
@@ -199,6 +200,24 @@ pub struct Store<'a> {
     pub new_cas: Option<u64>,
     /// In append and prepend mode: on a miss create the item with this exptime (`ms N`).
     pub vivify: Option<i64>,
+}
+
+impl<'a> Store<'a> {
+    /// A plain set of `key` to `value`: whatever is there, no client flags, for ever.
+    pub const fn set(key: &'a [u8], value: Body<'a>) -> Store<'a> {
+        Store {
+            key,
+            key_is_binary: false,
+            mode: StoreMode::Set,
+            flags: 0,
+            exptime: 0,
+            value,
+            compare_cas: None,
+            invalidate: false,
+            new_cas: None,
+            vivify: None,
+        }
+    }
 }
 
 /// How a storage request ended.
@@ -335,29 +354,6 @@ pub enum ArithOutcome {
     NoMemory,
 }
 
-/// What the engine counted since start, summed over workers. Exact when nothing is in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Look-ups.
-    pub reads: u64,
-    /// Items that were there when the cache was opened.
-    pub found: u64,
-    /// Items created: every publish of a new item, also by incr, append and vivify (`total_items`).
-    pub created: u64,
-    /// Removals by cause.
-    pub removed: Removals,
-    /// Live items evicted that had never been read.
-    pub evicted_unfetched: u64,
-    /// Expired items that had never been read.
-    pub expired_unfetched: u64,
-    /// Live bytes copied by compaction and eviction.
-    pub relocated_bytes: u64,
-    /// Segments emptied, by any means.
-    pub segments_reclaimed: u64,
-    /// Evictions that happened while dead bytes were over the bound of promise P1; must stay 0.
-    pub evictions_beyond_bound: u64,
-}
-
 /// Why an item left the cache. Each item that left is counted under exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -460,142 +456,6 @@ pub struct Gone {
     pub ttl: Option<u32>,
     /// As [`Present::reads`].
     pub reads: u16,
-}
-
-/// Removals since start; every item that left the cache is counted under exactly one cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Removals {
-    /// Died of age.
-    pub expired: u64,
-    /// Removed live for want of room.
-    pub evicted: u64,
-    /// A new version took its place.
-    pub replaced: u64,
-    /// Deleted on request.
-    pub deleted: u64,
-    /// Fell to flush_all.
-    pub flushed: u64,
-    /// Their values were dropped on request.
-    pub invalidated: u64,
-    /// Removed because the value that should replace it was over the size limit.
-    pub too_large: u64,
-    /// Removed because there was no memory for the value that should replace it.
-    pub no_memory: u64,
-    /// Removed when the memory limit was lowered.
-    pub limit_lowered: u64,
-}
-
-impl Removals {
-    /// What was counted since `before`.
-    pub fn since(&self, before: &Removals) -> Removals {
-        Removals {
-            expired: self.expired - before.expired,
-            evicted: self.evicted - before.evicted,
-            replaced: self.replaced - before.replaced,
-            deleted: self.deleted - before.deleted,
-            flushed: self.flushed - before.flushed,
-            invalidated: self.invalidated - before.invalidated,
-            too_large: self.too_large - before.too_large,
-            no_memory: self.no_memory - before.no_memory,
-            limit_lowered: self.limit_lowered - before.limit_lowered,
-        }
-    }
-
-    /// Sum over all causes.
-    pub fn total(&self) -> u64 {
-        self.expired
-            + self.evicted
-            + self.replaced
-            + self.deleted
-            + self.flushed
-            + self.invalidated
-            + self.too_large
-            + self.no_memory
-            + self.limit_lowered
-    }
-}
-
-/// Items of a class of sizes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SizeClass {
-    /// Bytes that the largest item of the class takes; the class before it ends below the smallest.
-    pub bytes_max: u64,
-    /// Items there are.
-    pub items: u64,
-    /// Bytes they take, all told.
-    pub bytes: u64,
-    /// Items created.
-    pub created: u64,
-    /// Items evicted, those for a lowered limit among them.
-    pub evicted: u64,
-    /// Of those: items that would have expired at some time.
-    pub evicted_expiring: u64,
-    /// Of those: items that were never read.
-    pub evicted_unfetched: u64,
-    /// Items that died of age.
-    pub expired: u64,
-    /// Of those: items that were never read.
-    pub expired_unfetched: u64,
-}
-
-/// What the cache holds now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Items in the index; expired ones are out within two seconds.
-    pub items: u64,
-    /// Bytes of those items: header, key, value.
-    pub item_bytes: u64,
-    /// Bytes of the index.
-    pub index_bytes: u64,
-    /// The index is being resized, a page at a time.
-    pub index_is_resizing: bool,
-    /// Bytes of what eviction remembers and learns from: evicted keys, shadow caches.
-    pub eviction_bytes: u64,
-    /// Bytes of the ledger of items that left.
-    pub ledger_bytes: u64,
-    /// Bytes in sealed segments of items that left and of those whose deadline passed, not yet used again.
-    pub dead_bytes: u64,
-    /// Bytes of items whose deadline has passed and that nobody has removed yet, as far as it is known by segment.
-    pub expired_bytes: u64,
-    /// Bytes of items that were never read.
-    pub unread_bytes: u64,
-    /// Seconds between the last read of the item that was evicted last and its eviction.
-    pub evicted_idle_secs: u32,
-    /// Bytes held by segments that are not free.
-    pub segment_bytes: u64,
-    /// The limit (`-m`), in bytes.
-    pub memory_max: u64,
-    /// Segments in use and in all.
-    pub segments_used: u64,
-    /// Segments that the limit allows.
-    pub segments_total: u64,
-    /// Bytes of one segment.
-    pub segment_size: u64,
-    /// Bytes that others hold out of the same budget: connections.
-    pub held_beside_bytes: u64,
-    /// Bytes in unfinished uploads.
-    pub upload_bytes: u64,
-    /// Bytes of index and segments that were given huge pages.
-    pub huge_page_bytes: u64,
-    /// How often the operating system refused a huge page.
-    pub huge_pages_refused: u64,
-    /// How often the operating system refused to lock a segment into RAM.
-    pub locks_refused: u64,
-}
-
-/// What another memory limit would miss, by a shadow cache of that size.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CurvePoint {
-    /// Multiple of the present limit.
-    pub factor: f64,
-    /// The limit it stands for, in bytes.
-    pub memory_max: u64,
-    /// Share of look-ups since start that a cache of that size would have missed; `None` before the first.
-    pub miss_ratio: Option<f64>,
-    /// Keys that the shadow cache holds now.
-    pub keys: u64,
-    /// One key in this many is sampled.
-    pub sample: u64,
 }
 
 /// A piece of a value that stays readable, wherever it goes, until dropped; its memory is not recycled meanwhile.

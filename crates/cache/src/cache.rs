@@ -6,8 +6,9 @@ use scrubjay_base::sync::OwnLine;
 use scrubjay_base::sync::whole::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use scrubjay_base::time::Now;
 
-use crate::api::{Cause, Config, Counters, CurvePoint, Refusal, SizeClass, Usage, item_size};
+use crate::api::{Cause, Config, Refusal, item_size};
 use crate::checksum::Checksums;
+use crate::counters::{Counters, CurvePoint, SizeClass, Usage};
 use crate::departure::Departures;
 use crate::epoch::Epochs;
 use crate::error::CacheError;

@@ -135,7 +135,7 @@ mod tests {
     use scrubjay_base::time::Now;
 
     use super::{Departure, Observer, Peek};
-    use crate::api::{Body, Cause, Config, Store, StoreMode};
+    use crate::api::{Body, Cause, Config, Store};
     use crate::cache::Cache;
     use crate::worker::Worker;
 
@@ -162,16 +162,8 @@ mod tests {
 
     fn store(worker: &mut Worker, key: &[u8], exptime: i64) {
         worker.store(Store {
-            key,
-            key_is_binary: false,
-            mode: StoreMode::Set,
-            flags: 0,
             exptime,
-            value: Body::Bytes(&[7; 1000]),
-            compare_cas: None,
-            invalidate: false,
-            new_cas: None,
-            vivify: None,
+            ..Store::set(key, Body::Bytes(&[7; 1000]))
         });
     }
 

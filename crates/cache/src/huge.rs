@@ -255,7 +255,7 @@ impl crate::pool::State {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{HUGE_PAGE_SIZE, NOTED_PER_PAGE, Ordering, PAGE_SIZE, Ranges};
-    use crate::api::{Body, Config, Delete, Get, Store, StoreMode};
+    use crate::api::{Body, Config, Delete, Get, Store};
     use crate::cache::Cache;
     use crate::segment::{Heap, SegmentId};
     use scrubjay_base::time::Now;
@@ -291,18 +291,7 @@ mod tests {
             for number in from..from + 60_000 {
                 worker.begin_turn(Now::from_millis(millis));
                 let key = number.to_string();
-                worker.store(Store {
-                    key: key.as_bytes(),
-                    key_is_binary: false,
-                    mode: StoreMode::Set,
-                    flags: 0,
-                    exptime: 0,
-                    value: Body::Bytes(&[number as u8; 1000]),
-                    compare_cas: None,
-                    invalidate: false,
-                    new_cas: None,
-                    vivify: None,
-                });
+                worker.store(Store::set(key.as_bytes(), Body::Bytes(&[number as u8; 1000])));
                 if number % 1000 == 0 {
                     millis += 250;
                     cache.maintain(Now::from_millis(millis));
@@ -346,18 +335,7 @@ mod tests {
         for number in 1..=enough {
             let key = number.to_string();
             let key = key.as_bytes();
-            worker.store(Store {
-                key,
-                key_is_binary: false,
-                mode: StoreMode::Set,
-                flags: 0,
-                exptime: 0,
-                value: Body::Bytes(b"value"),
-                compare_cas: None,
-                invalidate: false,
-                new_cas: None,
-                vivify: None,
-            });
+            worker.store(Store::set(key, Body::Bytes(b"value")));
             if number == enough {
                 assert_eq!(of_ledger(1_000), 0);
             }

@@ -8,6 +8,7 @@ mod api;
 mod audit;
 mod cache;
 mod checksum;
+mod counters;
 mod crc;
 mod departure;
 mod drain;
@@ -46,11 +47,11 @@ mod value;
 mod worker;
 
 pub use api::{
-    Arith, ArithOutcome, Body, Cause, Config, Counters, CurvePoint, Delete, DeleteOutcome,
-    FLAGS_ITEM_OVERHEAD, Get, Gone, Hit, PinnedSlice, Present, Refusal, Removals, SizeClass, Store,
-    StoreMode, StoreOutcome, Usage, Why, Win, admits, item_size,
+    Arith, ArithOutcome, Body, Cause, Config, Delete, DeleteOutcome, FLAGS_ITEM_OVERHEAD, Get, Gone, Hit,
+    PinnedSlice, Present, Refusal, Store, StoreMode, StoreOutcome, Why, Win, admits, item_size,
 };
 pub use cache::Cache;
+pub use counters::{Counters, CurvePoint, Removals, SizeClass, Usage};
 pub use departure::{Departure, Observer, Peek};
 pub use epoch::Mark;
 pub use error::CacheError;

@@ -47,7 +47,7 @@ impl Cache {
 mod tests {
     use scrubjay_base::time::Now;
 
-    use crate::api::{Body, Config, Store, StoreMode, StoreOutcome};
+    use crate::api::{Body, Config, Store, StoreOutcome};
     use crate::cache::Cache;
 
     #[test]
@@ -59,16 +59,8 @@ mod tests {
             worker.begin_turn(Now::from_millis(0));
             for number in 0..10u8 {
                 let outcome = worker.store(Store {
-                    key: &[b'a', number],
                     key_is_binary: true,
-                    mode: StoreMode::Set,
-                    flags: 0,
-                    exptime: 0,
-                    value: Body::Bytes(&[number; 100]),
-                    compare_cas: None,
-                    invalidate: false,
-                    new_cas: None,
-                    vivify: None,
+                    ..Store::set(&[b'a', number], Body::Bytes(&[number; 100]))
                 });
                 assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
                 stored += 100;

@@ -8,7 +8,7 @@
 use scrubjay_base::sync::OwnLine;
 use scrubjay_base::sync::whole::{AtomicU32, AtomicU64, Mutex, Ordering, TryLockError};
 
-use crate::api::CurvePoint;
+use crate::counters::CurvePoint;
 use crate::index::KeyHash;
 use crate::shadow::{Ageing, Shadow};
 

@@ -61,7 +61,7 @@ fn view(header: &SegmentHeader, tick: u32) -> SegmentView {
 mod tests {
     use scrubjay_base::time::Now;
 
-    use crate::{Body, Cache, Config, Delete, Store, StoreMode};
+    use crate::{Body, Cache, Config, Delete, Store};
 
     #[test]
     fn segments_add_up_to_what_the_cache_holds() {
@@ -69,18 +69,7 @@ mod tests {
         let mut worker = cache.worker();
         worker.begin_turn(Now::from_secs(5));
         for number in 0..1000_u32 {
-            worker.store(Store {
-                key: &number.to_be_bytes(),
-                key_is_binary: false,
-                mode: StoreMode::Set,
-                flags: 0,
-                exptime: 0,
-                value: Body::Bytes(&[b'x'; 1000]),
-                compare_cas: None,
-                invalidate: false,
-                new_cas: None,
-                vivify: None,
-            });
+            worker.store(Store::set(&number.to_be_bytes(), Body::Bytes(&[b'x'; 1000])));
         }
         worker.delete(&Delete::key(&7_u32.to_be_bytes()));
         worker.begin_turn(Now::from_secs(9));

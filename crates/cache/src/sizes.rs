@@ -6,7 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::api::{Cause, SizeClass};
+use crate::api::Cause;
+use crate::counters::SizeClass;
 
 /// Classes: four to each doubling from [`SMALLEST`] up; the last one holds what is larger still.
 pub(crate) const CLASSES: usize = 4 * 26 + 1;

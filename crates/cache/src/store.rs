@@ -650,16 +650,11 @@ impl Worker {
         let digits = number.to_string();
         let outcome = self.store_new(
             Store {
-                key: arith.key,
                 key_is_binary: arith.key_is_binary,
                 mode: StoreMode::Add,
-                flags: 0,
                 exptime,
-                value: Body::Bytes(digits.as_bytes()),
-                compare_cas: None,
-                invalidate: false,
                 new_cas: arith.new_cas,
-                vivify: None,
+                ..Store::set(arith.key, Body::Bytes(digits.as_bytes()))
             },
             false,
         );

@@ -2,7 +2,8 @@
 
 use scrubjay_base::sync::whole::{AtomicU64, Ordering};
 
-use crate::api::{Cause, Counters, Removals};
+use crate::api::Cause;
+use crate::counters::{Counters, Removals};
 use crate::sizes::Sizes;
 use crate::superblock::Saved;
 

@@ -310,16 +310,11 @@ impl Worker {
 
     fn vivify(&self, get: &Get<'_>, exptime: i64) -> Result<(StoreOutcome, Location), StoreOutcome> {
         let store = Store {
-            key: get.key,
             key_is_binary: get.key_is_binary,
             mode: StoreMode::Add,
-            flags: 0,
             exptime,
-            value: Body::Bytes(b""),
-            compare_cas: None,
-            invalidate: false,
             new_cas: get.new_cas,
-            vivify: None,
+            ..Store::set(get.key, Body::Bytes(b""))
         };
         self.store_won(store)
     }
@@ -647,7 +642,7 @@ mod tests {
 
     use scrubjay_base::time::Now;
 
-    use crate::api::{Body, Config, Get, Store, StoreMode};
+    use crate::api::{Body, Config, Get, Store};
     use crate::cache::Cache;
 
     /// Reads every key so often at that second by two workers and returns what they share afterwards.
@@ -673,16 +668,8 @@ mod tests {
         worker.begin_turn(Now::from_millis(0));
         for number in 0..100 {
             worker.store(Store {
-                key: &[b'a', number],
                 key_is_binary: true,
-                mode: StoreMode::Set,
-                flags: 0,
-                exptime: 0,
-                value: Body::Bytes(&[number; 100]),
-                compare_cas: None,
-                invalidate: false,
-                new_cas: None,
-                vivify: None,
+                ..Store::set(&[b'a', number], Body::Bytes(&[number; 100]))
             });
         }
         drop(worker);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use scrubjay_base::time::Now;
-use scrubjay_cache::{Body, Cache, Config, Get, Store, StoreMode, Worker, look};
+use scrubjay_cache::{Body, Cache, Config, Get, Store, Worker, look};
 use scrubjay_io::clock::boot_id;
 use scrubjay_io::memory::{Memory, MemoryFile};
 
@@ -110,16 +110,8 @@ fn value(key: u64) -> Vec<u8> {
 fn put(worker: &mut Worker, key: u64) {
     let (key_bytes, value) = (key_bytes(key), value(key));
     worker.store(Store {
-        key: &key_bytes,
-        key_is_binary: false,
-        mode: StoreMode::Set,
-        flags: 0,
         exptime: [0, 0, 0, 90, 1000][key as usize % 5],
-        value: Body::Bytes(&value),
-        compare_cas: None,
-        invalidate: false,
-        new_cas: None,
-        vivify: None,
+        ..Store::set(&key_bytes, Body::Bytes(&value))
     });
 }
 

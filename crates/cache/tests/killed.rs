@@ -13,9 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use scrubjay_base::time::Now;
-use scrubjay_cache::{
-    Body, Cache, Config, Delete, DeleteOutcome, Get, Store, StoreMode, StoreOutcome, Worker, look,
-};
+use scrubjay_cache::{Body, Cache, Config, Delete, DeleteOutcome, Get, Store, StoreOutcome, Worker, look};
 use scrubjay_io::clock::{Clock, boot_id};
 use scrubjay_io::memory::{Memory, MemoryFile};
 use scrubjay_io::thread::run_all;
@@ -161,21 +159,6 @@ fn value(key: u64, version: u64) -> Vec<u8> {
     head.into_iter().chain(words).take(len).collect()
 }
 
-fn set<'a>(key: &'a [u8], value: &'a [u8]) -> Store<'a> {
-    Store {
-        key,
-        key_is_binary: false,
-        mode: StoreMode::Set,
-        flags: 0,
-        exptime: 0,
-        value: Body::Bytes(value),
-        compare_cas: None,
-        invalidate: false,
-        new_cas: None,
-        vivify: None,
-    }
-}
-
 /// The version of `key` that is there, 0 for none.
 fn found(worker: &mut Worker, key: u64) -> u64 {
     let bytes = key_bytes(key);
@@ -223,7 +206,7 @@ fn write(cache: &Arc<Cache>, journal: &Journal, clock: Clock, plan: &Plan, write
             _ => {
                 journal.begun(key).store(version, Ordering::SeqCst);
                 let value = value(key, version);
-                let outcome = worker.store(set(&bytes, &value));
+                let outcome = worker.store(Store::set(&bytes, Body::Bytes(&value)));
                 let StoreOutcome::Stored { cas, .. } = outcome else {
                     panic!("{outcome:?}");
                 };
@@ -333,7 +316,7 @@ fn check(cache: &Arc<Cache>, journal: &Journal, now: Now, plan: &Plan, what: &st
     journal.flush()[1].store(0, Ordering::SeqCst);
     journal.flush()[0].store(0, Ordering::SeqCst);
     let key = key_bytes(u64::MAX);
-    let StoreOutcome::Stored { cas, .. } = worker.store(set(&key, b"x")) else {
+    let StoreOutcome::Stored { cas, .. } = worker.store(Store::set(&key, Body::Bytes(b"x"))) else {
         panic!("{what}: no room");
     };
     assert!(cas > journal.cas().load(Ordering::SeqCst), "{what}: CAS {cas}");

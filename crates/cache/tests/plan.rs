@@ -2,7 +2,7 @@
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::plan::{ItemMeasure, forecast};
-use scrubjay_cache::{Body, Cache, Config, Store, StoreMode, StoreOutcome};
+use scrubjay_cache::{Body, Cache, Config, Store, StoreOutcome};
 
 /// Items that leave one by one before memory is full: one in a thousand, and this many at most.
 const ALONE_MAX: u64 = 20;
@@ -64,16 +64,9 @@ fn fill(config: Config, measure: impl Fn(u64) -> ItemMeasure) -> u64 {
         let mut key = vec![b'k'; item.key_len];
         key[..8].copy_from_slice(&number.to_le_bytes());
         let outcome = worker.store(Store {
-            key: &key,
-            key_is_binary: false,
-            mode: StoreMode::Set,
             flags: item.flags,
             exptime: item.ttl_secs.map_or(0, i64::from),
-            value: Body::Bytes(&bytes[..item.value_len]),
-            compare_cas: None,
-            invalidate: false,
-            new_cas: None,
-            vivify: None,
+            ..Store::set(&key, Body::Bytes(&bytes[..item.value_len]))
         });
         assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
         if number % STORES_PER_ROUND == 0 {

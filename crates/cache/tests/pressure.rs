@@ -6,22 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{
-    Arith, ArithOutcome, Body, Cache, Cause, Config, Delete, DeleteOutcome, Get, Refusal, Store, StoreMode,
+    Arith, ArithOutcome, Body, Cache, Cause, Config, Delete, DeleteOutcome, Get, Refusal, Store,
     StoreOutcome, Why, Worker,
 };
 
 fn store<'a>(key: &'a [u8], value: &'a [u8], exptime: i64) -> Store<'a> {
     Store {
-        key,
-        key_is_binary: false,
-        mode: StoreMode::Set,
-        flags: 0,
         exptime,
-        value: Body::Bytes(value),
-        compare_cas: None,
-        invalidate: false,
-        new_cas: None,
-        vivify: None,
+        ..Store::set(key, Body::Bytes(value))
     }
 }
 

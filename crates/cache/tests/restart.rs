@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use scrubjay_base::time::Now;
 use scrubjay_cache::{
-    Body, Cache, CacheError, Cold, Config, Delete, Get, Recovered, Store, StoreMode, StoreOutcome, Why,
-    Worker, look,
+    Body, Cache, CacheError, Cold, Config, Delete, Get, Recovered, Store, StoreOutcome, Why, Worker, look,
 };
 use scrubjay_io::clock::boot_id;
 use scrubjay_io::memory::MemoryFile;
@@ -17,16 +16,9 @@ const MEMORY: usize = 32 << 20;
 
 fn set<'a>(key: &'a [u8], value: &'a [u8], exptime: i64) -> Store<'a> {
     Store {
-        key,
-        key_is_binary: false,
-        mode: StoreMode::Set,
         flags: 7,
         exptime,
-        value: Body::Bytes(value),
-        compare_cas: None,
-        invalidate: false,
-        new_cas: None,
-        vivify: None,
+        ..Store::set(key, Body::Bytes(value))
     }
 }
 

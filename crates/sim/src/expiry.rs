@@ -7,7 +7,7 @@ use std::ops::Range;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use scrubjay_base::time::Now;
-use scrubjay_cache::{Body, Cache, Config, Store, StoreMode, StoreOutcome, Worker};
+use scrubjay_cache::{Body, Cache, Config, Store, StoreOutcome, Worker};
 use scrubjay_io::clock::thread_cpu_nanos;
 
 /// Memory of the cache that is filled.
@@ -130,17 +130,10 @@ fn fill(mix: &Mix, worker: &mut Worker, millis: u64) {
             rng.random_range(mix.ttl.0..=mix.ttl.1)
         };
         let value_len = rng.random_range(mix.value_len.0..=mix.value_len.1);
+        let key = format!("key:{number}");
         let outcome = worker.store(Store {
-            key: format!("key:{number}").as_bytes(),
-            key_is_binary: false,
-            mode: StoreMode::Set,
-            flags: 0,
             exptime,
-            value: Body::Bytes(&bytes[..value_len]),
-            compare_cas: None,
-            invalidate: false,
-            new_cas: None,
-            vivify: None,
+            ..Store::set(key.as_bytes(), Body::Bytes(&bytes[..value_len]))
         });
         assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
     }

@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Zipf};
 use scrubjay_base::time::Now;
-use scrubjay_cache::{Body, Cache, Config, Get, Store, StoreMode, StoreOutcome};
+use scrubjay_cache::{Body, Cache, Config, Get, Store, StoreOutcome};
 use scrubjay_net::{Output, Peer, Service as _};
 use scrubjay_server::options::Options;
 use scrubjay_server::service::{CacheService, Shared};
@@ -77,18 +77,7 @@ fn fill(cache: &Arc<Cache>, items: u64) {
     let mut worker = cache.worker();
     worker.begin_turn(Now::from_millis(1_000));
     for number in 0..items {
-        let outcome = worker.store(Store {
-            key: &key(number),
-            key_is_binary: false,
-            mode: StoreMode::Set,
-            flags: 0,
-            exptime: 0,
-            value: Body::Bytes(&[b'x'; VALUE_LEN]),
-            compare_cas: None,
-            invalidate: false,
-            new_cas: None,
-            vivify: None,
-        });
+        let outcome = worker.store(Store::set(&key(number), Body::Bytes(&[b'x'; VALUE_LEN])));
         assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
     }
     worker.go_idle();

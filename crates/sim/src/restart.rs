@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use scrubjay_base::time::Now;
-use scrubjay_cache::{Body, Cache, Config, Get, Store, StoreMode, Worker, look};
+use scrubjay_cache::{Body, Cache, Config, Get, Store, Worker, look};
 use scrubjay_io::clock::{boot_id, thread_cpu_nanos};
 use scrubjay_io::memory::MemoryFile;
 
@@ -20,18 +20,10 @@ const SAMPLE: u64 = 1009;
 
 fn store(worker: &mut Worker, number: u64, value_len: usize) {
     let key = format!("key-{number:012}");
-    worker.store(Store {
-        key: key.as_bytes(),
-        key_is_binary: false,
-        mode: StoreMode::Set,
-        flags: 0,
-        exptime: 0,
-        value: Body::Bytes(&[number as u8; VALUE_LEN_MAX][..value_len]),
-        compare_cas: None,
-        invalidate: false,
-        new_cas: None,
-        vivify: None,
-    });
+    worker.store(Store::set(
+        key.as_bytes(),
+        Body::Bytes(&[number as u8; VALUE_LEN_MAX][..value_len]),
+    ));
 }
 
 /// Fills `mebibytes` of memory with items of `value_len` bytes, and some 25, and tells what it takes to take them up again.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use scrubjay_base::time::Now;
-use scrubjay_cache::{Body, Cache, Config, Store, StoreMode, StoreOutcome};
+use scrubjay_cache::{Body, Cache, Config, Store, StoreOutcome};
 use scrubjay_net::{Output, Peer, Service as _};
 use scrubjay_protocol::text::{Request, first_line, parse};
 use scrubjay_server::options::Options;
@@ -122,18 +122,7 @@ fn store(cache: &Arc<Cache>, keys: &[Key], depth: usize, round: u64) -> Duration
     for turn in keys.chunks(depth) {
         worker.begin_turn(moment(round));
         for key in turn {
-            let outcome = worker.store(Store {
-                key,
-                key_is_binary: false,
-                mode: StoreMode::Set,
-                flags: 0,
-                exptime: 0,
-                value: Body::Bytes(&[b'x'; VALUE_LEN]),
-                compare_cas: None,
-                invalidate: false,
-                new_cas: None,
-                vivify: None,
-            });
+            let outcome = worker.store(Store::set(key, Body::Bytes(&[b'x'; VALUE_LEN])));
             debug_assert!(matches!(outcome, StoreOutcome::Stored { .. }));
         }
     }

@@ -9,7 +9,7 @@ use proptest::prelude::{ProptestConfig, Strategy, prop, prop_oneof, proptest};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use scrubjay_base::time::Now;
-use scrubjay_cache::{Body, Cache, Config, Delete, ScanCursor, Store, StoreMode, StoreOutcome, Worker};
+use scrubjay_cache::{Body, Cache, Config, Delete, ScanCursor, Store, StoreOutcome, Worker};
 
 const MEMORY: usize = 64 << 20;
 
@@ -92,20 +92,10 @@ impl Bench {
             0 => self.random.random_range(100_000..300_000),
             _ => self.random.random_range(0..60),
         };
+        let len = if key.starts_with(b"stays") { len } else { len % 60 };
         let outcome = self.worker.store(Store {
-            key,
-            key_is_binary: false,
-            mode: StoreMode::Set,
             flags: 7,
-            exptime: 0,
-            value: Body::Bytes(&vec![
-                b'v';
-                if key.starts_with(b"stays") { len } else { len % 60 }
-            ]),
-            compare_cas: None,
-            invalidate: false,
-            new_cas: None,
-            vivify: None,
+            ..Store::set(key, Body::Bytes(&vec![b'v'; len]))
         });
         assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
     }

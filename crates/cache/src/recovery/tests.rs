@@ -5,7 +5,7 @@ use std::sync::Arc;
 use scrubjay_base::time::Now;
 
 use super::{Found, recover_by_marks, recover_in_doubt};
-use crate::api::{Body, Config, Delete, Store, StoreMode};
+use crate::api::{Body, Config, Delete, Store};
 use crate::cache::Cache;
 use crate::segment::{SEGMENT_START, SegmentHeader, SegmentId, SegmentState};
 use crate::worker::Worker;
@@ -20,16 +20,9 @@ fn store(worker: &mut Worker, number: u64) {
         rest => rest as usize % 150,
     };
     worker.store(Store {
-        key: key.as_bytes(),
-        key_is_binary: false,
-        mode: StoreMode::Set,
         flags: number as u32,
         exptime: if number.is_multiple_of(3) { 1000 } else { 0 },
-        value: Body::Bytes(&vec![number as u8; len]),
-        compare_cas: None,
-        invalidate: false,
-        new_cas: None,
-        vivify: None,
+        ..Store::set(key.as_bytes(), Body::Bytes(&vec![number as u8; len]))
     });
 }
 

@@ -183,8 +183,6 @@ pub(super) struct Parser<'a> {
     strings: Vec<&'a [u8]>,
     /// Where each value stands that a reference may mean.
     targets: Vec<usize>,
-    /// How many references are being followed: nothing is counted again meanwhile.
-    again: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -202,7 +200,6 @@ impl<'a> Parser<'a> {
             reader,
             strings: Vec::new(),
             targets: Vec::new(),
-            again: 0,
         })
     }
 
@@ -294,7 +291,7 @@ impl<'a> Parser<'a> {
     fn literal(&mut self, width: usize) -> Result<&'a [u8], Error> {
         let len = self.reader.length(width)?;
         let bytes = self.reader.take(len)?;
-        if self.again == 0 {
+        if !self.reader.is_again() {
             self.strings.push(bytes);
         }
         Ok(bytes)
@@ -352,21 +349,18 @@ impl<'a> Parser<'a> {
     }
 
     fn target(&mut self, offset: usize) {
-        if self.again == 0 {
+        if !self.reader.is_again() {
             self.targets.push(offset);
         }
     }
 
-    /// Reads again what a reference means. One that contains itself ends at the limit of nesting.
+    /// Reads again what a reference means.
     fn follow(&mut self, width: usize) -> Result<Value, Error> {
         let id = self.reader.length(width)?;
         let Some(&offset) = self.targets.get(id) else {
             return Err(self.reader.malformed("reference to what was not there"));
         };
-        let back = self.reader.offset();
-        self.reader.enter()?;
-        self.again += 1;
-        self.reader.seek(offset);
+        let back = self.reader.go_back(offset)?;
         let value = match self.reader.peek() {
             Some(ARRAY..OBJECT_CUSTOM) => self.value()?,
             _ => {
@@ -374,9 +368,7 @@ impl<'a> Parser<'a> {
                 self.scalar(tag)?
             }
         };
-        self.again -= 1;
-        self.reader.leave();
-        self.reader.seek(back);
+        self.reader.come_back(back);
         Ok(value)
     }
 }

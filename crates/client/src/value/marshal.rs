@@ -14,7 +14,6 @@ pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
         reader,
         symbols: Vec::new(),
         targets: Vec::new(),
-        again: 0,
     };
     let value = parser.value()?;
     parser.reader.end(value)
@@ -25,8 +24,6 @@ struct Parser<'a> {
     symbols: Vec<String>,
     /// Where each object stands that a link may mean.
     targets: Vec<usize>,
-    /// How many links are being followed: nothing is counted again meanwhile.
-    again: usize,
 }
 
 impl Parser<'_> {
@@ -34,7 +31,7 @@ impl Parser<'_> {
         self.reader.spend()?;
         let start = self.reader.offset();
         let tag = self.reader.byte()?;
-        if matches!(tag, b'"' | b'[' | b'{' | b'f' | b'l' | b'I') && self.again == 0 {
+        if matches!(tag, b'"' | b'[' | b'{' | b'f' | b'l' | b'I') && !self.reader.is_again() {
             self.targets.push(start);
         }
         Ok(match tag {
@@ -156,7 +153,7 @@ impl Parser<'_> {
                 let bytes = self.bytes()?.to_vec();
                 let name = String::from_utf8(bytes)
                     .map_err(|_| self.reader.malformed("symbol that is not UTF-8"))?;
-                if self.again == 0 {
+                if !self.reader.is_again() {
                     self.symbols.push(name.clone());
                 }
                 Ok(name)
@@ -173,20 +170,15 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads again what a link means. One that contains itself ends at the limit of nesting.
+    /// Reads again what a link means.
     fn follow(&mut self) -> Result<Value, Error> {
         let index = self.length()?;
         let Some(&offset) = self.targets.get(index) else {
             return Err(self.reader.malformed("link to what was not there"));
         };
-        let back = self.reader.offset();
-        self.reader.enter()?;
-        self.again += 1;
-        self.reader.seek(offset);
+        let back = self.reader.go_back(offset)?;
         let value = self.value()?;
-        self.again -= 1;
-        self.reader.leave();
-        self.reader.seek(back);
+        self.reader.come_back(back);
         Ok(value)
     }
 }

@@ -88,7 +88,6 @@ pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     let mut parser = Parser {
         reader: Reader::new(NAME, bytes, limits),
         targets: Vec::new(),
-        again: 0,
     };
     let value = parser.value()?;
     parser.reader.end(value)
@@ -98,8 +97,6 @@ struct Parser<'a> {
     reader: Reader<'a>,
     /// Where each value stands; references count them from 1.
     targets: Vec<usize>,
-    /// How many references are being followed: nothing is counted again meanwhile.
-    again: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -107,7 +104,7 @@ impl<'a> Parser<'a> {
         self.reader.spend()?;
         let start = self.reader.offset();
         let tag = self.reader.byte()?;
-        if tag != b'R' && self.again == 0 {
+        if tag != b'R' && !self.reader.is_again() {
             self.targets.push(start);
         }
         if tag == b'N' {
@@ -190,20 +187,15 @@ impl<'a> Parser<'a> {
         })))
     }
 
-    /// Reads again what a reference means. One that contains itself ends at the limit of nesting.
+    /// Reads again what a reference means.
     fn follow(&mut self) -> Result<Value, Error> {
         let number: usize = self.reader.decimal(b';')?;
         let Some(&offset) = number.checked_sub(1).and_then(|index| self.targets.get(index)) else {
             return Err(self.reader.malformed("reference to what was not there"));
         };
-        let back = self.reader.offset();
-        self.reader.enter()?;
-        self.again += 1;
-        self.reader.seek(offset);
+        let back = self.reader.go_back(offset)?;
         let value = self.value()?;
-        self.again -= 1;
-        self.reader.leave();
-        self.reader.seek(back);
+        self.reader.come_back(back);
         Ok(value)
     }
 }

@@ -9,6 +9,8 @@ pub(super) struct Reader<'a> {
     at: usize,
     limits: &'a Limits,
     depth: usize,
+    /// How many references are being followed.
+    again: usize,
     values: usize,
     bytes_made: usize,
 }
@@ -21,6 +23,7 @@ impl<'a> Reader<'a> {
             at: 0,
             limits,
             depth: 0,
+            again: 0,
             values: 0,
             bytes_made: 0,
         }
@@ -164,6 +167,25 @@ impl<'a> Reader<'a> {
 
     pub(super) fn leave(&mut self) {
         self.depth -= 1;
+    }
+
+    /// Goes to `offset`, to read again what a reference means; [`come_back`](Self::come_back), with what this returns, goes on
+    /// behind the reference. One that contains itself ends at the limit of nesting.
+    pub(super) fn go_back(&mut self, offset: usize) -> Result<usize, Error> {
+        self.enter()?;
+        self.again += 1;
+        Ok(std::mem::replace(&mut self.at, offset))
+    }
+
+    pub(super) fn come_back(&mut self, offset: usize) {
+        self.again -= 1;
+        self.leave();
+        self.at = offset;
+    }
+
+    /// Whether what is read was read before: it is not counted again as what references may mean.
+    pub(super) fn is_again(&self) -> bool {
+        self.again > 0
     }
 
     /// Room for `announced` elements, as far as the bytes that are there may hold them: half as many with each level, so that

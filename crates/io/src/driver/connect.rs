@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-use super::socket::Socket;
+use super::socket::{Socket, internet};
 
 impl Socket {
     /// Connects to a TCP server; small requests are sent at once.
@@ -30,13 +30,7 @@ impl Socket {
     /// # Errors
     /// No descriptors or ports left, or unreachable.
     pub fn begin_tcp(address: SocketAddr) -> io::Result<Socket> {
-        let family = if address.is_ipv4() {
-            AddressFamily::INET
-        } else {
-            AddressFamily::INET6
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        let fd = internet(&address, SocketType::STREAM)?;
         sockopt::set_tcp_nodelay(&fd, true)?;
         match rustix::net::connect(&fd, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => Ok(Socket::of(fd, true)),

@@ -9,7 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{SocketType, sockopt};
+
+use super::socket::internet;
 
 /// Datagrams received or sent by one system call.
 pub const BATCH: usize = 32;
@@ -85,12 +87,7 @@ impl Socket {
     }
 
     fn open(address: SocketAddr, shared: bool) -> io::Result<Socket> {
-        let family = match address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+        let fd = internet(&address, SocketType::DGRAM)?;
         if address.is_ipv6() {
             sockopt::set_ipv6_v6only(&fd, true)?;
         }

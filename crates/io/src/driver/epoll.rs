@@ -37,8 +37,19 @@ impl Epoll {
     pub fn new(clock: Clock) -> io::Result<Epoll> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let waker = Waker::new()?;
-        epoll::add(&epoll, waker.fd(), EventData::new_u64(WAKE_TOKEN), EventFlags::IN)?;
-        Ok(Epoll { epoll, waker, clock })
+        let new = Epoll { epoll, waker, clock };
+        new.watch(new.waker.fd(), WAKE_TOKEN)?;
+        Ok(new)
+    }
+
+    /// From now on it is told when there is something to read.
+    fn watch(&self, file: impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.epoll,
+            file,
+            EventData::new_u64(token),
+            EventFlags::IN,
+        )?)
     }
 
     pub(super) fn raw_fd(&self) -> RawFd {
@@ -104,12 +115,7 @@ impl Driver for Epoll {
     }
 
     fn add(&mut self, socket: &Socket, token: u64) -> io::Result<()> {
-        Ok(epoll::add(
-            &self.epoll,
-            socket.fd(),
-            EventData::new_u64(token),
-            EventFlags::IN,
-        )?)
+        self.watch(socket.fd(), token)
     }
 
     fn change(&mut self, socket: &Socket, token: u64, interest: Interest) -> io::Result<()> {
@@ -128,12 +134,7 @@ impl Driver for Epoll {
     }
 
     fn add_listener(&mut self, listener: &Listener, token: u64) -> io::Result<()> {
-        Ok(epoll::add(
-            &self.epoll,
-            listener.fd(),
-            EventData::new_u64(token),
-            EventFlags::IN,
-        )?)
+        self.watch(listener.fd(), token)
     }
 
     fn remove_listener(&mut self, listener: &Listener) -> io::Result<()> {
@@ -141,12 +142,7 @@ impl Driver for Epoll {
     }
 
     fn add_datagrams(&mut self, socket: &datagrams::Socket, token: u64) -> io::Result<()> {
-        Ok(epoll::add(
-            &self.epoll,
-            socket.fd(),
-            EventData::new_u64(token),
-            EventFlags::IN,
-        )?)
+        self.watch(socket.fd(), token)
     }
 
     fn receive(&mut self, socket: &mut datagrams::Socket, inbox: &mut Inbox) -> io::Result<()> {

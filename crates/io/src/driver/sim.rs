@@ -46,6 +46,23 @@ impl Faults {
         send_buffer: 64 << 10,
         defers: 0,
     };
+
+    /// One whose connections take all that they are given, for ever so long.
+    pub const WIDE: Faults = Faults {
+        send_buffer: 64 << 20,
+        ..Faults::NONE
+    };
+
+    /// One that is unkind in some way or other; those of some seeds are not.
+    pub const fn unkind(seed: u64) -> Faults {
+        Faults {
+            blocks: (seed % 5 * 30) as u8,
+            short: (seed % 3 * 80) as u8,
+            delay_ms_max: (seed % 4) as u32,
+            send_buffer: 1 + (seed as usize * 97) % 3_000,
+            defers: (seed % 7 * 40) as u8,
+        }
+    }
 }
 
 /// The network between a [`Sim`] and its peers; held by the test.

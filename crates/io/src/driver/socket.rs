@@ -126,13 +126,7 @@ impl Listener {
     /// # Errors
     /// The address is taken, not ours, or not allowed.
     pub fn tcp(address: SocketAddr, backlog: u32) -> io::Result<Listener> {
-        let family = if address.is_ipv4() {
-            AddressFamily::INET
-        } else {
-            AddressFamily::INET6
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        let fd = internet(&address, SocketType::STREAM)?;
         sockopt::set_socket_reuseaddr(&fd, true)?;
         if address.is_ipv6() {
             sockopt::set_ipv6_v6only(&fd, true)?;
@@ -200,6 +194,16 @@ impl Drop for Listener {
             let _ = rustix::fs::unlink(path);
         }
     }
+}
+
+/// A socket of the family of `address` that does not block; it is neither bound nor connected.
+pub(super) fn internet(address: &SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(rustix::net::socket_with(family, kind, flags, None)?)
 }
 
 /// Writes to a socket that is known by number.

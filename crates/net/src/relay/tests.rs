@@ -45,20 +45,10 @@ fn bytes(network: &Network, len_max: u64) -> Vec<u8> {
         .collect()
 }
 
-fn unkind(seed: u64) -> Faults {
-    Faults {
-        blocks: (seed % 5 * 30) as u8,
-        short: (seed % 3 * 80) as u8,
-        delay_ms_max: (seed % 4) as u32,
-        send_buffer: 1 + (seed as usize * 97) % 3_000,
-        defers: (seed % 7 * 40) as u8,
-    }
-}
-
 #[test]
 fn every_byte_arrives_once_and_in_order_and_each_end_after_the_last() {
     for seed in 0..100 {
-        let network = Network::new(seed, unkind(seed));
+        let network = Network::new(seed, Faults::unkind(seed));
         let (mut relay, ends) = relay(&network, 3, LONG);
         let mut talks: Vec<_> = ends
             .iter()
@@ -97,7 +87,7 @@ fn every_byte_arrives_once_and_in_order_and_each_end_after_the_last() {
 
 #[test]
 fn the_last_replies_of_a_server_arrive_before_its_end() {
-    let network = Network::new(1, unkind(11));
+    let network = Network::new(1, Faults::unkind(11));
     let (mut relay, ends) = relay(&network, 1, LONG);
     let answered = bytes(&network, 100_000);
     ends[0].server.send(&answered);

@@ -198,20 +198,10 @@ fn lines(network: &Network, count: usize) -> Vec<u8> {
     text
 }
 
-fn unkind(seed: u64) -> Faults {
-    Faults {
-        blocks: (seed % 5 * 30) as u8,
-        short: (seed % 3 * 80) as u8,
-        delay_ms_max: (seed % 4) as u32,
-        send_buffer: 1 + (seed as usize * 97) % 3_000,
-        defers: (seed % 7 * 40) as u8,
-    }
-}
-
 #[test]
 fn every_byte_comes_back_once_and_in_order_whatever_the_network_does() {
     for seed in 0..200 {
-        let setup = Setup::new(seed, unkind(seed), NO_LIMITS);
+        let setup = Setup::new(seed, Faults::unkind(seed), NO_LIMITS);
         let network = &setup.network;
         let mut worker = setup.worker();
         let mut peers: Vec<_> = (0..1 + network.draw(4))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-use crate::kit::{Dir, PATIENCE, Server, ask, run, signal, until};
+use crate::kit::{Dir, PATIENCE, Server, ask, said_by, signal, until};
 
 fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("connects");
@@ -60,9 +60,7 @@ fn there_is_no_admin_port_unless_it_is_asked_for() {
 #[test]
 fn an_address_that_is_taken_is_refused_with_what_to_do() {
     let server = Server::start("-o admin=0");
-    let output = run(&format!("-p 0 -o admin={}", server.ports[1]));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(71), "{said}");
+    let said = said_by(&format!("-p 0 -o admin={}", server.ports[1]), 71);
     assert!(said.contains("-o admin: cannot listen on 127.0.0.1"), "{said}");
 }
 

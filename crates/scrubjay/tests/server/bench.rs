@@ -6,13 +6,12 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::kit::{Dir, PATIENCE, Server, run, run_within, scrubjay};
+use crate::kit::{Dir, PATIENCE, Server, ended, run, run_within, said_by, scrubjay};
 use crate::tls::Certificates;
 
 /// The phases that a run printed as JSON; complains if it failed.
 fn phases(output: &Output, what: &str) -> Vec<Value> {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{what}: {said}");
+    ended(output, what, 0);
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
@@ -190,9 +189,7 @@ fn a_sweep_has_steps_and_a_chart() {
 #[test]
 fn what_goes_wrong_is_told_and_ends_the_run() {
     let check = |arguments: &str, exit: i32, says: &[&str]| {
-        let output = run(&format!("bench --requests 100 --connections 1 {arguments}"));
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(exit), "{arguments}: {text}");
+        let text = said_by(&format!("bench --requests 100 --connections 1 {arguments}"), exit);
         for part in says {
             assert!(text.contains(part), "{arguments}: {text}");
         }
@@ -303,9 +300,7 @@ fn encrypted_load_is_refused_in_words_when_one_side_does_not_believe_the_other()
     let [chain, key] = ["chain", "key"].map(|name| certificates.path(name).display().to_string());
     let server = Server::start(&format!("-t 1 {}", certificates.options()));
     let refused = |server: &Server, rest: &str, says: &str| {
-        let output = run(&to(server, rest));
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{rest}: {text}");
+        let text = said_by(&to(server, rest), 2);
         assert!(text.contains(says), "{rest}: {text}");
     };
     let stranger = Certificates::new().path("chain").display().to_string();

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-use crate::kit::{Dir, Server, run};
+use crate::kit::{Dir, Server, run, said_by};
 use crate::tls::Certificates;
 
 /// Flags, seconds left to live, value, and whether the key is marked as binary.
@@ -153,17 +153,12 @@ fn check_equal(one: &Items, other: &Items) {
 
 /// Runs a command line that must succeed, and returns what it said.
 fn succeed(line: &str) -> String {
-    let output = run(line);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{line}: {said}");
-    said
+    said_by(line, 0)
 }
 
 /// Runs one that must end with `exit` and say all of `words`.
 fn refuse(line: &str, exit: i32, words: &[&str]) {
-    let output = run(line);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(exit), "{line}: {said}");
+    let said = said_by(line, exit);
     for word in words {
         assert!(said.contains(word), "{line}: {word:?} is not in {said}");
     }

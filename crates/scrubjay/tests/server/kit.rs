@@ -97,6 +97,28 @@ pub fn run_within(line: &str, patience: Duration) -> Output {
     }
 }
 
+/// Runs the program, which must end with this exit status; what it tells people.
+#[track_caller]
+pub fn said_by(line: &str, exit: i32) -> String {
+    ended(&run(line), line, exit)
+}
+
+/// The same; what it prints for programs.
+#[track_caller]
+pub fn printed_by(line: &str, exit: i32) -> String {
+    let output = run(line);
+    ended(&output, line, exit);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Fails unless the program ended with this exit status; what it told people.
+#[track_caller]
+pub fn ended(output: &Output, line: &str, exit: i32) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(exit), "{line}: {said}");
+    said
+}
+
 /// The exit status, if it comes in time.
 pub fn wait(child: &mut Child) -> Option<ExitStatus> {
     until(|| child.try_wait().expect("our child"))

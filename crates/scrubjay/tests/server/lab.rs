@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::kit::{Dir, Server, run, run_within};
+use crate::kit::{Dir, Server, ended, run, run_within, said_by};
 
 /// The experiments wait for items to expire.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -18,8 +18,7 @@ fn found(experiment: &str, servers: &[&Server]) -> Vec<Value> {
         line += &format!(" --{option} 127.0.0.1:{}", server.ports[0]);
     }
     let output = run_within(&line, PATIENCE);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{line}: {said}");
+    ended(&output, &line, 0);
     let all: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
     all.into_iter().map(|mut one| one["found"].take()).collect()
 }
@@ -177,9 +176,7 @@ fn what_cannot_be_done_is_told_and_a_full_server_is_left_alone() {
     let server = Server::start("-m 64");
     let here = format!("--server 127.0.0.1:{}", server.ports[0]);
     let check = |arguments: &str, exit: i32, says: &[&str]| {
-        let output = run(&format!("lab {arguments}"));
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(exit), "{arguments}: {text}");
+        let text = said_by(&format!("lab {arguments}"), exit);
         for part in says {
             assert!(text.contains(part), "{arguments}: {text}");
         }

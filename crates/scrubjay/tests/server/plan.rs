@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::kit::{Dir, PATIENCE, run, until};
+use crate::kit::{Dir, PATIENCE, printed_by, said_by, until};
 
 /// Bytes of requests after which replies are waited for.
 const BATCH: usize = 256 << 10;
@@ -107,10 +107,7 @@ impl Drop for Server {
 }
 
 fn plan(line: &str) -> Value {
-    let output = run(&format!("plan {line} --json"));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{line}: {told}");
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    serde_json::from_str(&printed_by(&format!("plan {line} --json"), 0)).expect("JSON")
 }
 
 /// Fills a server with 3 % less than planned, which must not evict, then up to 3 % more, which must.
@@ -244,9 +241,7 @@ fn needed_memory_holds_what_was_asked_for_in_memcached() {
 #[test]
 fn what_cannot_be_planned_is_refused_with_the_way_out() {
     let check = |line: &str, status: i32, says: &str| {
-        let output = run(&format!("plan {line}"));
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{line}: {told}");
+        let told = said_by(&format!("plan {line}"), status);
         assert!(told.contains(says), "{line}: {told}");
     };
     check("--value 2000000", 2, "over -I 1048576");

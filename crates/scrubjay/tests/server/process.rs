@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use crate::kit::{Dir, Server, ask, run, scrubjay, signal, until, wait};
+use crate::kit::{Dir, Server, ask, run, said_by, scrubjay, signal, until, wait};
 
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
@@ -72,9 +72,7 @@ fn memory_that_may_not_be_locked_is_told_and_used() {
 #[test]
 fn a_port_in_use_is_named() {
     let server = Server::start("");
-    let output = run(&format!("-p {}", server.ports[0]));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(71), "{said}");
+    let said = said_by(&format!("-p {}", server.ports[0]), 71);
     assert!(said.contains(&format!("127.0.0.1:{}", server.ports[0])), "{said}");
 }
 
@@ -170,13 +168,7 @@ fn runs_in_the_background_with_a_pid_file() {
 #[test]
 fn a_background_server_that_cannot_listen_fails_the_command() {
     let server = Server::start("");
-    let output = run(&format!("-d -p {}", server.ports[0]));
-    assert_eq!(
-        output.status.code(),
-        Some(71),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    said_by(&format!("-d -p {}", server.ports[0]), 71);
 }
 
 #[test]

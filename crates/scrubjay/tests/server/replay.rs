@@ -1,6 +1,6 @@
 //! `scrubjay replay` against running servers.
 
-use crate::kit::{Dir, Server, run};
+use crate::kit::{Dir, Server, printed_by, said_by};
 
 /// Ten keys, asked for in turn, a hundred times; one is stored and deleted by the trace itself.
 fn trace(dir: &Dir) -> String {
@@ -38,18 +38,14 @@ fn number(json: &str, name: &str) -> Vec<f64> {
 fn a_trace_is_replayed_look_aside_against_two_servers() {
     let dir = Dir::new();
     let (first, second) = (Server::start("-m 8"), Server::start("-m 16"));
-    let output = run(&format!(
-        "replay {} --server 127.0.0.1:{} --vs 127.0.0.1:{} --json",
-        trace(&dir),
-        first.ports[0],
-        second.ports[0]
-    ));
-    let json = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
+    let json = printed_by(
+        &format!(
+            "replay {} --server 127.0.0.1:{} --vs 127.0.0.1:{} --json",
+            trace(&dir),
+            first.ports[0],
+            second.ports[0]
+        ),
+        0,
     );
     assert_eq!(number(&json, "requests"), [1010.0, 1010.0]);
     // Each of the ten is missed once; `own` is found, then missed after its deletion.
@@ -66,9 +62,7 @@ fn what_cannot_be_replayed_is_told() {
     let dir = Dir::new();
     let server = Server::start("");
     let check = |arguments: &str, says: &str| {
-        let output = run(&format!("replay {arguments}"));
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{text}");
+        let text = said_by(&format!("replay {arguments}"), 2);
         assert!(text.contains(says), "{text}");
     };
     let here = format!("--server 127.0.0.1:{}", server.ports[0]);
@@ -90,20 +84,13 @@ fn what_cannot_be_replayed_is_told() {
 fn a_workload_is_drawn_where_a_cluster_is_named_in_place_of_a_trace() {
     let server = Server::start("-m 64");
     let here = format!("--server 127.0.0.1:{}", server.ports[0]);
-    let output = run(&format!(
-        "replay twitter:cluster22 --requests 20000 --keys 5000 {here} --json"
-    ));
-    let json = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
+    let json = printed_by(
+        &format!("replay twitter:cluster22 --requests 20000 --keys 5000 {here} --json"),
+        0,
     );
     assert_eq!(number(&json, "requests"), [20_000.0]);
     assert_eq!(number(&json, "wrong_values"), [0.0]);
     assert_eq!(number(&json, "refused"), [0.0]);
-    let output = run(&format!("replay twitter:cluster55 {here}"));
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("twitter:cluster5,"));
+    let said = said_by(&format!("replay twitter:cluster55 {here}"), 2);
+    assert!(said.contains("twitter:cluster5,"), "{said}");
 }

@@ -11,7 +11,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::kit::{Dir, PATIENCE, Server, ask, run, signal, until};
+use crate::kit::{Dir, PATIENCE, Server, ask, run, said_by, signal, until};
 
 type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
@@ -114,9 +114,7 @@ fn commands_for_hands_speak_it_to_servers_they_can_believe() {
     let others = Certificates::new();
     let stranger = |line: &str| line.replace(&authorities, &others.path("chain").display().to_string());
     assert_eq!(run(&stranger(&top)).status.code(), Some(1));
-    let refused = run(&stranger(&format!("get k {encrypted}")));
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{said}");
+    let said = said_by(&stranger(&format!("get k {encrypted}")), 2);
     assert!(said.contains("invalid peer certificate"), "{said}");
 }
 
@@ -237,9 +235,7 @@ fn certificates_change_by_command_signal_or_by_themselves() {
 #[test]
 fn files_that_cannot_be_used_are_named_at_the_start() {
     fn check(line: &str, exit: i32, part: &str) {
-        let output = run(line);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(exit), "{line}: {said}");
+        let said = said_by(line, exit);
         assert!(said.contains(part), "{line}: {said}");
     }
     let certificates = Certificates::new();

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::kit::{Dir, Server, ask, run, until, wait};
+use crate::kit::{Dir, Server, ask, printed_by, run, said_by, until, wait};
 
 /// A server's whole numbers.
 fn stats(server: &Server) -> BTreeMap<String, u64> {
@@ -24,10 +24,7 @@ fn stats(server: &Server) -> BTreeMap<String, u64> {
 }
 
 fn json(line: &str, exit: i32) -> Value {
-    let output = run(line);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(exit), "{said}");
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    serde_json::from_str(&printed_by(line, exit)).expect("JSON")
 }
 
 #[test]
@@ -135,9 +132,7 @@ fn what_cannot_be_shown_is_refused() {
         ("top a:b", "a port is a number"),
         ("top --file /nowhere/servers", "cannot read this file"),
     ] {
-        let output = run(line);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        let said = said_by(line, 2);
         assert!(said.contains(reason), "{line}: {said}");
     }
     assert_ne!(run("top a --interval 1ms").status.code(), Some(0));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::UdpSocket;
 
-use crate::kit::{PATIENCE, Server, ask, run};
+use crate::kit::{PATIENCE, Server, ask, said_by};
 
 /// A client of one server.
 struct Client {
@@ -272,8 +272,6 @@ fn udp_is_off_unless_asked_for_and_never_beside_a_login() {
     assert!(said.contains("(UDP)"), "{said}");
     let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("bound").port();
-    let refused = run(&format!("-p -1 -U {port}"));
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(71), "{said}");
+    let said = said_by(&format!("-p -1 -U {port}"), 71);
     assert!(said.contains("another port with -U"), "{said}");
 }

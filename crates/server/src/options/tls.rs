@@ -150,12 +150,8 @@ pub(super) fn settle(options: &mut Options) -> Result<(), OptionError> {
 mod tests {
     use scrubjay_tls::Certificate::{Asked, NotAsked, Required};
 
-    use crate::options::parse::tests::{AS_USER, parse_in};
-    use crate::options::{EXIT_USAGE, OptionError, Options, settings};
-
-    fn parse(line: &str) -> Result<Options, OptionError> {
-        parse_in(line, &AS_USER)
-    }
+    use crate::options::parse::tests::parse_as_user as parse;
+    use crate::options::{EXIT_USAGE, settings};
 
     const FILES: &str = "-Z -o ssl_chain_cert=c,ssl_key=k";
 

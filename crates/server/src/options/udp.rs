@@ -49,12 +49,8 @@ pub(super) fn settle(options: &mut Options) -> Result<(), OptionError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::options::parse::tests::{AS_USER, parse_in};
-    use crate::options::{EXIT_USAGE, OptionError, Options, settings};
-
-    fn parse(line: &str) -> Result<Options, OptionError> {
-        parse_in(line, &AS_USER)
-    }
+    use crate::options::parse::tests::parse_as_user as parse;
+    use crate::options::{EXIT_USAGE, Options, settings};
 
     #[test]
     fn a_port_of_datagrams_alone_is_that_of_connections_too() {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use scrubjay_base::time::Now;
-use scrubjay_cache::{
-    Body, Cache, Config, CurvePoint, Delete, Get, Store, StoreMode, StoreOutcome, Usage, Worker,
-};
+use scrubjay_cache::{Body, Cache, Config, CurvePoint, Delete, Get, Store, StoreOutcome, Usage, Worker};
 
 use super::play::{Outcome, Player, play};
 use super::trace::{Request, Trace};
@@ -144,16 +142,8 @@ impl Player for Engine {
         }
         self.inserted += u64::from(request.size);
         let outcome = self.worker.store(Store {
-            key: &key,
-            key_is_binary: false,
-            mode: StoreMode::Set,
-            flags: 0,
             exptime: i64::from(request.ttl),
-            value: Body::Bytes(&self.bytes[..value_len]),
-            compare_cas: None,
-            invalidate: false,
-            new_cas: None,
-            vivify: None,
+            ..Store::set(&key, Body::Bytes(&self.bytes[..value_len]))
         });
         assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
     }

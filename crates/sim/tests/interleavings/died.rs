@@ -87,16 +87,10 @@ fn see(worker: &mut Worker) -> Option<Seen> {
 
 fn store(worker: &mut Worker, key: &[u8], mode: StoreMode, value: &[u8], exptime: i64) {
     worker.store(Store {
-        key,
-        key_is_binary: false,
         mode,
         flags: 5,
         exptime,
-        value: Body::Bytes(value),
-        compare_cas: None,
-        invalidate: false,
-        new_cas: None,
-        vivify: None,
+        ..Store::set(key, Body::Bytes(value))
     });
 }
 

@@ -215,16 +215,13 @@ fn ask_for_change(model: &mut Model, key: &[u8], call: &Call, new_cas_of_answer:
             vivify,
             invalidate,
         } => Answer::Stored(model.store(&Store {
-            key,
-            key_is_binary: false,
             mode: *mode,
-            flags: 0,
             exptime: *exptime,
-            value: Body::Bytes(&value.0),
             compare_cas: *compare_cas,
             invalidate: *invalidate,
             new_cas: new_cas_of_answer,
             vivify: *vivify,
+            ..Store::set(key, Body::Bytes(&value.0))
         })),
         Call::Delete {
             compare_cas,

@@ -84,27 +84,15 @@ fn pairs() -> Vec<(Operation, Vec<Operation>)> {
 /// Beginnings: no item, one that can be read in place, one in pieces, a number, one that expires.
 const BEGINNINGS: [Option<Operation>; 5] = [
     None,
-    Some(beginning(600, 0)),
-    Some(beginning(6000, 0)),
+    Some(Operation::set(0, 600, 0)),
+    Some(Operation::set(0, 6000, 0)),
     Some(Operation::Arith {
         key: 0,
         decrement: false,
         initial: true,
     }),
-    Some(beginning(1900, 30)),
+    Some(Operation::set(0, 1900, 30)),
 ];
-
-const fn beginning(len: usize, ttl: i64) -> Operation {
-    Operation::Store {
-        key: 0,
-        mode: StoreMode::Set,
-        len,
-        ttl,
-        compare: false,
-        invalidate: false,
-        vivify: false,
-    }
-}
 
 #[test]
 fn an_operation_interrupted_at_any_access_answers_as_if_alone() {

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use scrubjay_base::time::Now;
-use scrubjay_cache::{Body, Cache, Config, Delete, Store, StoreMode, Worker};
+use scrubjay_cache::{Body, Cache, Config, Delete, Store, Worker};
 use shuttle::thread;
 
 use crate::{number_from_environment, schedule};
@@ -23,18 +23,7 @@ const RUNS: u64 = 300;
 
 fn store(worker: &mut Worker, key: &str, len: usize) {
     worker.begin_turn(NOW);
-    worker.store(Store {
-        key: key.as_bytes(),
-        key_is_binary: false,
-        mode: StoreMode::Set,
-        flags: 0,
-        exptime: 0,
-        value: Body::Bytes(&vec![b'v'; len]),
-        compare_cas: None,
-        invalidate: false,
-        new_cas: None,
-        vivify: None,
-    });
+    worker.store(Store::set(key.as_bytes(), Body::Bytes(&vec![b'v'; len])));
 }
 
 fn delete(worker: &mut Worker, key: &str) {

@@ -24,18 +24,6 @@ struct Move {
     moves: Vec<Operation>,
 }
 
-const fn set(key: usize, len: usize, ttl: i64) -> Operation {
-    Operation::Store {
-        key,
-        mode: StoreMode::Set,
-        len,
-        ttl,
-        compare: false,
-        invalidate: false,
-        vivify: false,
-    }
-}
-
 const fn get(touch: Option<i64>) -> Operation {
     Operation::Get {
         key: 0,
@@ -67,8 +55,8 @@ const fn fillers(count: u64, fresh: bool) -> Operation {
 
 /// The reasons for which items are moved, with items that are.
 fn moves() -> Vec<Move> {
-    let (forever, mortal) = (set(0, 1900, 0), set(0, 1900, 30));
-    let in_pieces = [set(0, 6000, 0), set(0, 6000, 30)];
+    let (forever, mortal) = (Operation::set(0, 1900, 0), Operation::set(0, 1900, 30));
+    let in_pieces = [Operation::set(0, 6000, 0), Operation::set(0, 6000, 30)];
     let mut moves: Vec<Move> = in_pieces
         .iter()
         .chain([&forever, &mortal])
@@ -87,9 +75,9 @@ fn moves() -> Vec<Move> {
         before: vec![less, forever, fillers(170, true), get(None)],
         moves: vec![Operation::Beside { bytes: BESIDE }, Operation::Maintain],
     });
-    let neighbours = (1..6).map(|key| set(key, 1900, 1));
-    let next_segment = (1..6).map(|key| set(6 + key % 2, 1900, 1));
-    let item = [set(0, 1900, 1), get(Some(60))];
+    let neighbours = (1..6).map(|key| Operation::set(key, 1900, 1));
+    let next_segment = (1..6).map(|key| Operation::set(6 + key % 2, 1900, 1));
+    let item = [Operation::set(0, 1900, 1), get(Some(60))];
     moves.push(Move {
         why: "moved, because most beside it has expired",
         before: neighbours.chain(item).chain(next_segment).collect(),
@@ -145,20 +133,20 @@ fn changes() -> Vec<Vec<Operation>> {
         vec![get(Some(40))],
         vec![get(Some(0))],
         vec![delete(true, false)],
-        vec![set(1, 12, 0), delete(true, false)],
+        vec![Operation::set(1, 12, 0), delete(true, false)],
         vec![delete(true, false), get(None)],
         vec![touched],
-        vec![set(1, 12, 0), delete(true, false), get(Some(40))],
+        vec![Operation::set(1, 12, 0), delete(true, false), get(Some(40))],
         vec![delete(false, false)],
         vec![delete(false, true)],
-        vec![delete(false, false), set(0, 600, 0)],
-        vec![set(0, 1900, 20)],
+        vec![delete(false, false), Operation::set(0, 600, 0)],
+        vec![Operation::set(0, 1900, 20)],
         vec![get(None), compare(StoreMode::Set)],
         vec![compare(StoreMode::Append)],
         vec![ARITH],
         vec![Operation::Refuse { key: 0 }],
         vec![Operation::Flush],
-        vec![Operation::Flush, set(0, 12, 0)],
+        vec![Operation::Flush, Operation::set(0, 12, 0)],
     ]
 }
 

@@ -102,6 +102,21 @@ pub enum Operation {
     },
 }
 
+impl Operation {
+    /// A plain set.
+    pub const fn set(key: usize, len: usize, ttl: i64) -> Operation {
+        Operation::Store {
+            key,
+            mode: StoreMode::Set,
+            len,
+            ttl,
+            compare: false,
+            invalidate: false,
+            vivify: false,
+        }
+    }
+}
+
 /// What all threads of a run share; nothing here is a point of the schedule.
 pub struct Run {
     pub cache: Arc<Cache>,
@@ -386,16 +401,12 @@ impl Actor {
         };
         self.record(Some(key), call, |actor| {
             Answer::Stored(actor.worker.store(Store {
-                key: &name(key),
-                key_is_binary: false,
                 mode,
-                flags: 0,
                 exptime,
-                value: Body::Bytes(&value.0),
                 compare_cas,
                 invalidate,
-                new_cas: None,
                 vivify,
+                ..Store::set(&name(key), Body::Bytes(&value.0))
             }))
         });
     }
@@ -421,16 +432,8 @@ impl Actor {
                 actor.worker.begin_turn(actor.now);
             }
             Answer::Stored(actor.worker.store(Store {
-                key: &name(key),
-                key_is_binary: false,
-                mode: StoreMode::Set,
-                flags: 0,
                 exptime,
-                value: Body::Upload(upload),
-                compare_cas: None,
-                invalidate: false,
-                new_cas: None,
-                vivify: None,
+                ..Store::set(&name(key), Body::Upload(upload))
             }))
         });
     }
@@ -498,18 +501,9 @@ impl Actor {
             let number = if fresh { FILLERS + number } else { number % 4 };
             let filler = format!("filler-{number}");
             // Refused is as good: nothing is claimed of fillers.
-            let _ = self.worker.store(Store {
-                key: filler.as_bytes(),
-                key_is_binary: false,
-                mode: StoreMode::Set,
-                flags: 0,
-                exptime: 0,
-                value: Body::Bytes(&[b'f'; 1900]),
-                compare_cas: None,
-                invalidate: false,
-                new_cas: None,
-                vivify: None,
-            });
+            let _ = self
+                .worker
+                .store(Store::set(filler.as_bytes(), Body::Bytes(&[b'f'; 1900])));
         }
     }
 }

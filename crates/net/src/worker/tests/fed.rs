@@ -3,7 +3,7 @@
 use scrubjay_base::time::Now;
 use scrubjay_io::driver::sim::{Faults, Peer, Sim};
 
-use super::{NO_LIMITS, Setup, TURNS_MAX, unkind};
+use super::{NO_LIMITS, Setup, TURNS_MAX};
 use crate::output::Output;
 use crate::service::{Handled, Next, Peer as Address, Service};
 use crate::worker::{Limits, Worker};
@@ -79,7 +79,7 @@ fn fed(setup: &Setup, worker: &mut Worker<'_, Sim, Tap>) -> Peer {
 #[test]
 fn what_is_made_elsewhere_arrives_once_and_in_order_whatever_the_network_does() {
     for seed in 0..100 {
-        let setup = Setup::new(seed, unkind(seed), NO_LIMITS);
+        let setup = Setup::new(seed, Faults::unkind(seed), NO_LIMITS);
         let mut worker = worker(&setup);
         let peer = fed(&setup, &mut worker);
         let (mut sent, mut received) = (Vec::new(), Vec::new());

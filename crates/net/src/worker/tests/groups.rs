@@ -23,11 +23,7 @@ fn connections_are_foreseen_and_answered_in_groups() {
 
 #[test]
 fn a_group_is_smaller_where_its_members_send_much() {
-    let faults = Faults {
-        send_buffer: 64 << 20,
-        ..Faults::NONE
-    };
-    let setup = Setup::new(1, faults, NO_LIMITS);
+    let setup = Setup::new(1, Faults::WIDE, NO_LIMITS);
     let mut worker = setup.worker();
     let peers: Vec<Peer> = (0..6).map(|_| setup.connect()).collect();
     turns(&mut worker, 1);

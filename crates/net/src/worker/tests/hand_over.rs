@@ -6,7 +6,7 @@ use scrubjay_io::driver::sim::{Faults, Peer, Sim};
 
 use super::super::hand_over::{admit, unopened};
 use super::super::{Limits, Worker};
-use super::{Echo, NO_LIMITS, Setup, TURNS_MAX, lines, turns, unkind};
+use super::{Echo, NO_LIMITS, Setup, TURNS_MAX, lines, turns};
 use crate::counters::Counters;
 
 /// A worker that goes on where this one was.
@@ -25,7 +25,7 @@ fn hand_over<'a>(setup: &'a Setup, mut worker: Worker<'a, Sim, Echo>) -> Worker<
 #[test]
 fn every_byte_comes_back_once_and_in_order_however_often_workers_change() {
     for seed in 0..200 {
-        let setup = Setup::new(seed, unkind(seed), NO_LIMITS);
+        let setup = Setup::new(seed, Faults::unkind(seed), NO_LIMITS);
         let network = &setup.network;
         let mut worker = setup.worker();
         worker.service.repeats = 300;

@@ -49,11 +49,7 @@ fn connections_are_even_among_workers_when_some_have_gone_too() {
 
 #[test]
 fn who_is_sent_much_lets_others_go_first() {
-    let faults = Faults {
-        send_buffer: 64 << 20,
-        ..Faults::NONE
-    };
-    let setup = Setup::new(1, faults, NO_LIMITS);
+    let setup = Setup::new(1, Faults::WIDE, NO_LIMITS);
     let mut worker = setup.worker();
     worker.service.repeats = 300_000;
     let (greedy, modest) = (setup.connect(), setup.connect());
@@ -84,11 +80,7 @@ fn who_is_sent_much_lets_others_go_first() {
 
 #[test]
 fn a_stop_sends_more_than_a_share_without_waiting() {
-    let faults = Faults {
-        send_buffer: 64 << 20,
-        ..Faults::NONE
-    };
-    let setup = Setup::new(1, faults, NO_LIMITS);
+    let setup = Setup::new(1, Faults::WIDE, NO_LIMITS);
     let mut worker = setup.worker();
     worker.service.repeats = 300_000;
     let peer = setup.connect();

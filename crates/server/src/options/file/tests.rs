@@ -2,7 +2,7 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use proptest::sample::select;
 
 use super::{File, has_place};
-use crate::options::parse::tests::{AS_USER, parse_in};
+use crate::options::parse::tests::{AS_USER, parse_as_user, parse_in};
 use crate::options::row::{Effect, Kind, Row, size_text};
 use crate::options::{
     Environment, OptionError, Options, ROWS, add_to, in_force, origins, resolve_with, settings,
@@ -69,7 +69,7 @@ fn each_option_comes_to_the_same_from_a_file_a_flag_and_both() {
         };
         let line = format!("{flags} {flag}");
         let text = format!("{} = {written}\n{lines}", row.long());
-        let by_flag = parse_in(&line, &AS_USER).unwrap_or_else(|error| panic!("{line}: {}", error.message));
+        let by_flag = parse_as_user(&line).unwrap_or_else(|error| panic!("{line}: {}", error.message));
         let by_file = parse(&text);
         let both = parse_both(&text, &line).expect("as each of them");
         assert_eq!(settings(&by_flag), settings(&by_file), "{text}");
@@ -284,7 +284,7 @@ proptest! {
             })
             .collect();
         // Some do not go together; those are refused, and tested elsewhere.
-        if let Ok(options) = parse_in(&line.join(" "), &AS_USER) {
+        if let Ok(options) = parse_as_user(&line.join(" ")) {
             let text = in_force(&options);
             let again = parse(&text);
             assert_eq!(settings(&options), settings(&again), "{text}");

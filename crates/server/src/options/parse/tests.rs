@@ -15,8 +15,13 @@ pub(in crate::options) fn parse_in(line: &str, environment: &Environment) -> Res
     resolve(&matches, environment)
 }
 
+/// What a line means to somebody who is not root.
+pub(in crate::options) fn parse_as_user(line: &str) -> Result<Options, OptionError> {
+    parse_in(line, &AS_USER)
+}
+
 fn parse(line: &str) -> Options {
-    parse_in(line, &AS_USER).unwrap_or_else(|error| panic!("{line}: {error:?}"))
+    parse_as_user(line).unwrap_or_else(|error| panic!("{line}: {error:?}"))
 }
 
 #[test]
@@ -133,7 +138,7 @@ fn addresses_are_read_as_memcached_reads_them() {
 #[test]
 fn what_is_wrong_is_refused_with_memcacheds_exit_status() {
     fn check(line: &str, exit: u8, part: &str) {
-        let error = parse_in(line, &AS_USER).expect_err(line);
+        let error = parse_as_user(line).expect_err(line);
         assert!(error.message.contains(part), "{line}: {error:?}");
         assert_eq!(error.exit, exit, "{line}");
     }

@@ -62,16 +62,11 @@ impl Order {
 
     fn store(&self, context: &mut Context<'_>, key: &[u8], value: Body<'_>, out: &mut Vec<u8>) {
         let outcome = context.store(Store {
-            key,
-            key_is_binary: false,
             mode: self.mode(),
             flags: self.flags,
             exptime: i64::from(self.exptime),
-            value,
             compare_cas: self.compare_cas,
-            invalidate: false,
-            new_cas: None,
-            vivify: None,
+            ..Store::set(key, value)
         });
         let status = match outcome {
             StoreOutcome::Stored { cas, .. } => {
