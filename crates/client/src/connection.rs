@@ -29,11 +29,11 @@ use scrubjay_base::sync::yield_now;
 pub(crate) use desk::{Desk, Named};
 pub(crate) use patience::Patience;
 use roles::{Roles, Step};
-use spin::Spin;
+pub(crate) use spin::{Spin, look};
 pub(crate) use stream::poll;
 use stream::{Stream, Wire};
 use waiter::{Waiter, wake};
-pub(crate) use watched::Asked;
+pub(crate) use watched::{Asked, Watch};
 
 use crate::protocol::conversation::Replies;
 use crate::protocol::output::PIECE_LEN_MIN;
@@ -213,7 +213,7 @@ impl<W: Wire> Connection<W> {
                     }
                 }
                 Step::Read => {
-                    let alone = state.roles.waiting().nth(1).is_none();
+                    let alone = state.is_alone(caller.desk);
                     match self.read(state, Some(ticket), |stream, buffer| {
                         self.receive(stream, buffer, caller.patience, alone)
                     }) {
@@ -556,6 +556,11 @@ impl<W: Wire> Connection<W> {
 impl State {
     fn has_output(&self) -> bool {
         !self.leftover.is_empty() || self.conversation.has_output()
+    }
+
+    /// Whether nobody else waits for anything here.
+    fn is_alone(&self, desk: &Arc<Desk>) -> bool {
+        !self.roles.knows(|waiter| !Arc::ptr_eq(&waiter.desk, desk))
     }
 
     fn step(&mut self, desk: &Desk) -> Step {

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
-use crate::connection::{Asked, Caller, Connection, Delivered, Desk, Lost, Named, Patience, poll};
+use crate::connection::{
+    Asked, Caller, Connection, Delivered, Desk, Lost, Named, Patience, Spin, Watch, look, poll,
+};
 use crate::error::Error;
 use crate::protocol::bundle::PartCame;
 use crate::protocol::{Reply, Request, Value};
@@ -282,30 +284,60 @@ impl Gathering {
         let desk = &self.desk;
         let mut wanted = Vec::with_capacity(self.watched.len());
         self.watched.retain(|connection| {
-            let flags = connection.start_watching(desk);
-            wanted.extend(flags);
-            flags.is_some()
+            let watch = connection.start_watching(desk);
+            wanted.extend(watch);
+            watch.is_some()
         });
         let bell = desk.bell();
         let mut fds = Vec::with_capacity(wanted.len() + 1);
-        for (connection, flags) in self.watched.iter().zip(&wanted) {
-            fds.push(PollFd::new(connection, *flags));
+        for (connection, watch) in self.watched.iter().zip(&wanted) {
+            fds.push(PollFd::new(connection, watch.flags));
         }
         fds.extend(bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
         let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if bell.is_none() {
             left = Some(left.map_or(WITHOUT_BELL, |left| left.min(WITHOUT_BELL)));
         }
-        // If it cannot wait, it looks around all the same.
-        let _ = poll(&mut fds, left);
+        if !self.look_for_any(&wanted, &mut fds) {
+            // If it cannot wait, it looks around all the same.
+            let _ = poll(&mut fds, left);
+        }
         let found: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
         drop(fds);
         for ((connection, wanted), found) in self.watched.iter().zip(wanted).zip(&found) {
-            connection.stop_watching(wanted, *found);
+            connection.stop_watching(wanted.flags, *found);
         }
         found
             .get(self.watched.len())
             .is_some_and(|found| !found.is_empty())
+    }
+
+    /// Looks at all sockets again and again before it sleeps, as one call at one connection does; whether something was found. As there,
+    /// nobody else may wait at any of them.
+    fn look_for_any(&self, wanted: &[Watch], fds: &mut [PollFd<'_>]) -> bool {
+        if !self.blocking || wanted.iter().any(|watch| !watch.alone) {
+            return false;
+        }
+        let spins: Vec<Option<&Spin>> = (self.watched.iter())
+            .map(|connection| Some(connection.spin()).filter(|spin| spin.is_time()))
+            .collect();
+        let Some(span) = spins.iter().flatten().map(|spin| spin.span()).max() else {
+            return false;
+        };
+        let look = look(span, || {
+            // An error is found by who sleeps.
+            let _ = poll(fds, Some(Duration::ZERO));
+            fds.iter().any(|fd| !fd.revents().is_empty()).then_some(())
+        });
+        for (spin, fd) in spins.iter().zip(fds) {
+            // Where nothing came while others had something, it is not known whether it would have.
+            if let Some(spin) = spin
+                && (look.overrun.is_some() || !fd.revents().is_empty())
+            {
+                spin.note(look.overrun);
+            }
+        }
+        look.found.is_some()
     }
 
     /// Gives up what `is_it` says. Its replies are dropped when they come, unless they have come already.

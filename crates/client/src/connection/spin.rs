@@ -17,6 +17,29 @@ const PAUSE_MAX: u32 = 64;
 /// Most reads that sleep at once after an overrun.
 const OVERRUN_MAX: u32 = 10_000;
 
+/// What looking has come to.
+#[derive(Debug)]
+pub(crate) struct Look<T> {
+    pub(crate) found: Option<T>,
+    /// By how much the time was exceeded: then it was in vain, even if something was found at last.
+    pub(crate) overrun: Option<Duration>,
+}
+
+/// Looks until something is found or the time is over, and gives way in between.
+pub(crate) fn look<T>(span: Duration, mut look: impl FnMut() -> Option<T>) -> Look<T> {
+    let mut start = None;
+    loop {
+        let found = look();
+        let took = start.map_or(Duration::ZERO, |start: Instant| start.elapsed());
+        start.get_or_insert_with(Instant::now);
+        let overrun = took.checked_sub(span);
+        if found.is_some() || overrun.is_some() {
+            return Look { found, overrun };
+        }
+        yield_now();
+    }
+}
+
 /// How long is looked before sleeping, and when.
 #[derive(Debug)]
 pub(crate) struct Spin {
@@ -38,30 +61,38 @@ impl Spin {
     }
 
     /// What `receive_now` gives, unless that is nothing ([`ErrorKind::WouldBlock`]) for the whole time, or now is no time to look.
-    pub(crate) fn receive(
+    pub(super) fn receive(
         &self,
         wanted: bool,
         mut receive_now: impl FnMut() -> Result<usize>,
     ) -> Option<Result<usize>> {
-        if !wanted || self.span.is_zero() || self.is_paused() {
+        if !wanted || !self.is_time() {
             return None;
         }
-        let mut start = None;
-        loop {
+        let look = look(self.span, || {
             let received = receive_now();
             let found = !matches!(&received, Err(error) if error.kind() == ErrorKind::WouldBlock);
-            let took = start.map_or(Duration::ZERO, |start: Instant| start.elapsed());
-            start.get_or_insert_with(Instant::now);
-            if took >= self.span {
-                self.failed(took - self.span);
-                return found.then_some(received);
-            }
-            if found {
-                self.penalty.store(1, Ordering::Relaxed);
-                return Some(received);
-            }
-            yield_now();
+            found.then_some(received)
+        });
+        self.note(look.overrun);
+        look.found
+    }
+
+    /// Whether to look before this read. Who does tells what came of it.
+    pub(crate) fn is_time(&self) -> bool {
+        !self.span.is_zero() && !self.is_paused()
+    }
+
+    /// What came of it: in vain if it took longer than the time there is, by so much.
+    pub(crate) fn note(&self, overrun: Option<Duration>) {
+        match overrun {
+            None => self.penalty.store(1, Ordering::Relaxed),
+            Some(overrun) => self.failed(overrun),
         }
+    }
+
+    pub(crate) fn span(&self) -> Duration {
+        self.span
     }
 
     fn is_paused(&self) -> bool {

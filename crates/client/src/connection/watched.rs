@@ -6,7 +6,7 @@ use std::time::Instant;
 use rustix::event::PollFlags;
 
 use super::stream::{Stream, Wire};
-use super::{Caller, Connection, Desk, Guard, Lost, Patience, Waiter};
+use super::{Caller, Connection, Desk, Guard, Lost, Patience, Spin, Waiter};
 use crate::protocol::{Bundle, Get, Refused, Request};
 
 /// What came of asking.
@@ -22,6 +22,15 @@ pub(crate) enum Asked {
     Retired,
     /// Not at all.
     Refused(Refused),
+}
+
+/// What a thread waits for on behalf of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch {
+    /// It is the reader if that contains input.
+    pub(crate) flags: PollFlags,
+    /// It is the reader, and nobody else waits for anything there.
+    pub(crate) alone: bool,
 }
 
 /// A connection of which many things are asked at once.
@@ -146,9 +155,13 @@ impl<W: Wire> Connection<W> {
         drop(state);
     }
 
-    /// What the thread of this desk is to wait for on behalf of the connection; it is the reader then if that contains input.
-    /// `None` if it has nothing to do with it any more.
-    pub(crate) fn start_watching(&self, desk: &Arc<Desk>) -> Option<PollFlags> {
+    /// How long is looked for something to read before sleeping, and when.
+    pub(crate) fn spin(&self) -> &Spin {
+        &self.spin
+    }
+
+    /// What the thread of this desk is to wait for on behalf of the connection; none if it has nothing to do with it any more.
+    pub(crate) fn start_watching(&self, desk: &Arc<Desk>) -> Option<Watch> {
         let mut state = self.lock();
         let to_write = state.has_output() && !state.roles.is_writing();
         if !to_write && !state.roles.knows(|waiter| Arc::ptr_eq(&waiter.desk, desk)) {
@@ -158,7 +171,8 @@ impl<W: Wire> Connection<W> {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, state.roles.try_read());
         flags.set(PollFlags::OUT, to_write);
-        Some(flags)
+        let alone = flags.contains(PollFlags::IN) && state.is_alone(desk);
+        Some(Watch { flags, alone })
     }
 
     /// It has waited for `flags`, and `found` is so.
@@ -183,8 +197,9 @@ impl<W: Wire> Connection<W> {
         } else if !state.roles.knows(|waiter| Arc::ptr_eq(&waiter.desk, caller.desk)) {
             // What it waited for has just come.
         } else if state.roles.try_read_deaf(caller.desk.number()) {
+            let alone = state.is_alone(caller.desk);
             let read = self.read(state, None, |stream, buffer| {
-                stream.receive(buffer, caller.patience)
+                self.receive(stream, buffer, caller.patience, alone)
             });
             debug_assert!(read.is_err(), "no reply is waited for");
         } else {
