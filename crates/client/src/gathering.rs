@@ -25,8 +25,8 @@ const WITHOUT_BELL: Duration = Duration::from_millis(5);
 pub(crate) trait Book {
     /// Which server a request goes to, and how long it may take; nothing if it has its result, or nobody wants one any more.
     fn find(&self, id: u64) -> Option<(usize, Patience)>;
-    /// Does something with a request; nothing if there is no such one any more.
-    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T>;
+    /// Does something with a request that may take so long; nothing if there is no such one any more.
+    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>, &Patience) -> T) -> Option<T>;
     /// Takes what came of it.
     fn done(&mut self, id: u64, result: Result<Reply, Error>);
     /// Takes a value whose bytes lie there.
@@ -315,13 +315,14 @@ impl Gathering {
     /// Looks at all sockets again and again before it sleeps, as one call at one connection does; whether something was found. As there,
     /// nobody else may wait at any of them.
     fn look_for_any(&self, wanted: &[Watch], fds: &mut [PollFd<'_>]) -> bool {
-        if !self.blocking || wanted.iter().any(|watch| !watch.alone) {
+        if !self.blocking || wanted.iter().any(|watch| watch.alone.is_none()) {
             return false;
         }
         let spins: Vec<Option<&Spin>> = (self.watched.iter())
             .map(|connection| Some(connection.spin()).filter(|spin| spin.is_time()))
             .collect();
-        let Some(span) = spins.iter().flatten().map(|spin| spin.span()).max() else {
+        let spans = (spins.iter().zip(wanted)).map(|(spin, watch)| Some((*spin)?.span(watch.alone?)));
+        let Some(span) = spans.flatten().max() else {
             return false;
         };
         let look = look(span, || {
@@ -398,9 +399,7 @@ impl Queue {
     ) -> bool {
         let mut asking = connection.asking(desk, Instant::now());
         while let Some(id) = self.pending.front().copied() {
-            let asked = book.find(id).and_then(|(_, patience)| {
-                book.with_request(id, |request| asking.ask(request, id, &patience))
-            });
+            let asked = book.with_request(id, |request, patience| asking.ask(request, id, patience));
             match asked {
                 None | Some(Asked::Yes) => {}
                 Some(Asked::Quiet) => done.push((id, Ok(Reply::Alive))),

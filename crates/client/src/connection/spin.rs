@@ -14,6 +14,8 @@ use scrubjay_base::sync::yield_now;
 
 /// Most reads that sleep at once after looking in vain, but for those by which an overrun is made good.
 const PAUSE_MAX: u32 = 64;
+/// For so many requests that are asked together it is looked as long again: a server answers some hundred in the time of one.
+const SPAN_REQUESTS: usize = 64;
 /// Most reads that sleep at once after an overrun.
 const OVERRUN_MAX: u32 = 10_000;
 
@@ -61,15 +63,14 @@ impl Spin {
     }
 
     /// What `receive_now` gives, unless that is nothing ([`ErrorKind::WouldBlock`]) for the whole time, or now is no time to look.
+    /// Who is alone says how many requests are unanswered; others do not look.
     pub(super) fn receive(
         &self,
-        wanted: bool,
+        alone: Option<usize>,
         mut receive_now: impl FnMut() -> Result<usize>,
     ) -> Option<Result<usize>> {
-        if !wanted || !self.is_time() {
-            return None;
-        }
-        let look = look(self.span, || {
+        let unanswered = alone.filter(|_| self.is_time())?;
+        let look = look(self.span(unanswered), || {
             let received = receive_now();
             let found = !matches!(&received, Err(error) if error.kind() == ErrorKind::WouldBlock);
             found.then_some(received)
@@ -91,8 +92,9 @@ impl Spin {
         }
     }
 
-    pub(crate) fn span(&self) -> Duration {
-        self.span
+    /// How long to look while so many requests are unanswered.
+    pub(crate) fn span(&self, unanswered: usize) -> Duration {
+        self.span * u32::try_from(1 + unanswered / SPAN_REQUESTS).unwrap_or(u32::MAX)
     }
 
     fn is_paused(&self) -> bool {
@@ -126,7 +128,7 @@ mod tests {
             looks += 1;
             Err(ErrorKind::WouldBlock.into())
         };
-        assert!(spin.receive(wanted, nothing).is_none());
+        assert!(spin.receive(wanted.then_some(1), nothing).is_none());
         looks
     }
 
@@ -144,7 +146,7 @@ mod tests {
     fn what_comes_in_time_is_given_and_so_are_errors() {
         let spin = Spin::new(Duration::from_secs(3600));
         let mut left = 3;
-        let received = spin.receive(true, || {
+        let received = spin.receive(Some(1), || {
             left -= 1;
             if left > 0 {
                 return Err(ErrorKind::WouldBlock.into());
@@ -152,7 +154,7 @@ mod tests {
             Ok(5)
         });
         assert_eq!(received.expect("it came").ok(), Some(5));
-        let received = spin.receive(true, || Err(ErrorKind::ConnectionReset.into()));
+        let received = spin.receive(Some(1), || Err(ErrorKind::ConnectionReset.into()));
         let error = received.expect("it came").expect_err("it is an error");
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     }
@@ -164,7 +166,7 @@ mod tests {
             spin.failed(Duration::ZERO);
             assert_eq!(pause(&spin), PAUSE_MAX.min(1 << times));
         }
-        assert!(spin.receive(true, || Ok(1)).is_some());
+        assert!(spin.receive(Some(1), || Ok(1)).is_some());
         spin.failed(Duration::ZERO);
         assert_eq!((looks(&spin, true), pause(&spin)), (0, 0));
     }

@@ -9,6 +9,9 @@ use super::stream::{Stream, Wire};
 use super::{Caller, Connection, Desk, Guard, Lost, Patience, Spin, Waiter};
 use crate::protocol::{Bundle, Get, Refused, Request};
 
+/// For so many look-ups of a bundle there is room from the beginning.
+const IDS_START: usize = 32;
+
 /// What came of asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
@@ -29,8 +32,8 @@ pub(crate) enum Asked {
 pub(crate) struct Watch {
     /// It is the reader if that contains input.
     pub(crate) flags: PollFlags,
-    /// It is the reader, and nobody else waits for anything there.
-    pub(crate) alone: bool,
+    /// If it is the reader, and nobody else waits for anything there: how many requests are unanswered.
+    pub(crate) alone: Option<usize>,
 }
 
 /// A connection of which many things are asked at once.
@@ -94,7 +97,8 @@ impl<W: Wire> Asking<'_, W> {
             return false;
         };
         let joined = !conversation.wants_closing() && conversation.add(&mut bundle, get);
-        let ids = vec![id];
+        let mut ids = Vec::with_capacity(IDS_START);
+        ids.push(id);
         self.open = joined.then_some(Open {
             bundle,
             ids,
@@ -171,7 +175,7 @@ impl<W: Wire> Connection<W> {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, state.roles.try_read());
         flags.set(PollFlags::OUT, to_write);
-        let alone = flags.contains(PollFlags::IN) && state.is_alone(desk);
+        let alone = state.alone(desk).filter(|_| flags.contains(PollFlags::IN));
         Some(Watch { flags, alone })
     }
 
@@ -197,7 +201,7 @@ impl<W: Wire> Connection<W> {
         } else if !state.roles.knows(|waiter| Arc::ptr_eq(&waiter.desk, caller.desk)) {
             // What it waited for has just come.
         } else if state.roles.try_read_deaf(caller.desk.number()) {
-            let alone = state.is_alone(caller.desk);
+            let alone = state.alone(caller.desk);
             let read = self.read(state, None, |stream, buffer| {
                 self.receive(stream, buffer, caller.patience, alone)
             });
