@@ -143,6 +143,14 @@ mod tests {
     }
 
     #[test]
+    fn many_requests_are_looked_for_as_long_again_as_they_are_times_64() {
+        let spin = Spin::new(Duration::from_micros(50));
+        for (unanswered, times) in [(0, 1), (1, 1), (63, 1), (64, 2), (100, 2), (1024, 17)] {
+            assert_eq!(spin.span(unanswered), Duration::from_micros(50) * times);
+        }
+    }
+
+    #[test]
     fn what_comes_in_time_is_given_and_so_are_errors() {
         let spin = Spin::new(Duration::from_secs(3600));
         let mut left = 3;
