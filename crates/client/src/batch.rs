@@ -98,9 +98,12 @@ impl Book for Batch<'_> {
         open.then(|| (self.queues[index], self.patience))
     }
 
-    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T> {
+    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>, &Patience) -> T) -> Option<T> {
         self.find(id)?;
-        Some(act(&mut self.requests[(id - self.first) as usize]))
+        Some(act(
+            &mut self.requests[(id - self.first) as usize],
+            &self.patience,
+        ))
     }
 
     fn done(&mut self, id: u64, result: Result<Reply, Error>) {

@@ -248,10 +248,9 @@ impl Client {
         set.close_idle(patience.since);
         let routes: Result<Vec<usize>, Error> = match call.route {
             Route::Server(index) => set.server(index.get()).map(|_| vec![index.get(); keys.len()]),
-            route => Ok((keys
-                .iter()
-                .map(|key| self.route(&set, &Request::Get(get(key)), route)))
-            .collect()),
+            Route::As(key) => Ok(vec![set.placement.place(key).get(); keys.len()]),
+            Route::Key if set.count() == 1 => Ok(vec![0; keys.len()]),
+            Route::Key => Ok((keys.iter().map(|key| set.placement.place(key).get())).collect()),
         };
         match routes {
             Ok(routes) => set.look_up(keys, with_cas, &routes, patience),

@@ -29,11 +29,11 @@ use scrubjay_base::sync::yield_now;
 pub(crate) use desk::{Desk, Named};
 pub(crate) use patience::Patience;
 use roles::{Roles, Step};
-use spin::Spin;
+pub(crate) use spin::{Spin, look};
 pub(crate) use stream::poll;
 use stream::{Stream, Wire};
 use waiter::{Waiter, wake};
-pub(crate) use watched::Asked;
+pub(crate) use watched::{Asked, Watch};
 
 use crate::protocol::conversation::Replies;
 use crate::protocol::output::PIECE_LEN_MIN;
@@ -213,7 +213,7 @@ impl<W: Wire> Connection<W> {
                     }
                 }
                 Step::Read => {
-                    let alone = state.roles.waiting().nth(1).is_none();
+                    let alone = state.alone(caller.desk);
                     match self.read(state, Some(ticket), |stream, buffer| {
                         self.receive(stream, buffer, caller.patience, alone)
                     }) {
@@ -241,8 +241,14 @@ impl<W: Wire> Connection<W> {
         }
     }
 
-    /// Receives. Who is alone may look for a while before it sleeps: it keeps nobody from anything.
-    fn receive(&self, stream: &W, buffer: &mut [u8], patience: &Patience, alone: bool) -> IoResult<usize> {
+    /// Receives. Who is alone, with so many requests unanswered, may look for a while before it sleeps: it keeps nobody from anything.
+    fn receive(
+        &self,
+        stream: &W,
+        buffer: &mut [u8],
+        patience: &Patience,
+        alone: Option<usize>,
+    ) -> IoResult<usize> {
         let found = (self.spin).receive(alone, || stream.receive_now(buffer));
         found.unwrap_or_else(|| stream.receive(buffer, patience))
     }
@@ -556,6 +562,12 @@ impl<W: Wire> Connection<W> {
 impl State {
     fn has_output(&self) -> bool {
         !self.leftover.is_empty() || self.conversation.has_output()
+    }
+
+    /// How many requests are unanswered, if nobody else waits for anything here.
+    fn alone(&self, desk: &Arc<Desk>) -> Option<usize> {
+        let others = self.roles.knows(|waiter| !Arc::ptr_eq(&waiter.desk, desk));
+        (!others).then(|| self.conversation.outstanding())
     }
 
     fn step(&mut self, desk: &Desk) -> Step {

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
-use crate::connection::{Asked, Caller, Connection, Delivered, Desk, Lost, Named, Patience, poll};
+use crate::connection::{
+    Asked, Caller, Connection, Delivered, Desk, Lost, Named, Patience, Spin, Watch, look, poll,
+};
 use crate::error::Error;
 use crate::protocol::bundle::PartCame;
 use crate::protocol::{Reply, Request, Value};
@@ -23,8 +25,8 @@ const WITHOUT_BELL: Duration = Duration::from_millis(5);
 pub(crate) trait Book {
     /// Which server a request goes to, and how long it may take; nothing if it has its result, or nobody wants one any more.
     fn find(&self, id: u64) -> Option<(usize, Patience)>;
-    /// Does something with a request; nothing if there is no such one any more.
-    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T>;
+    /// Does something with a request that may take so long; nothing if there is no such one any more.
+    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>, &Patience) -> T) -> Option<T>;
     /// Takes what came of it.
     fn done(&mut self, id: u64, result: Result<Reply, Error>);
     /// Takes a value whose bytes lie there.
@@ -282,30 +284,61 @@ impl Gathering {
         let desk = &self.desk;
         let mut wanted = Vec::with_capacity(self.watched.len());
         self.watched.retain(|connection| {
-            let flags = connection.start_watching(desk);
-            wanted.extend(flags);
-            flags.is_some()
+            let watch = connection.start_watching(desk);
+            wanted.extend(watch);
+            watch.is_some()
         });
         let bell = desk.bell();
         let mut fds = Vec::with_capacity(wanted.len() + 1);
-        for (connection, flags) in self.watched.iter().zip(&wanted) {
-            fds.push(PollFd::new(connection, *flags));
+        for (connection, watch) in self.watched.iter().zip(&wanted) {
+            fds.push(PollFd::new(connection, watch.flags));
         }
         fds.extend(bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
         let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if bell.is_none() {
             left = Some(left.map_or(WITHOUT_BELL, |left| left.min(WITHOUT_BELL)));
         }
-        // If it cannot wait, it looks around all the same.
-        let _ = poll(&mut fds, left);
+        if !self.look_for_any(&wanted, &mut fds) {
+            // If it cannot wait, it looks around all the same.
+            let _ = poll(&mut fds, left);
+        }
         let found: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
         drop(fds);
         for ((connection, wanted), found) in self.watched.iter().zip(wanted).zip(&found) {
-            connection.stop_watching(wanted, *found);
+            connection.stop_watching(wanted.flags, *found);
         }
         found
             .get(self.watched.len())
             .is_some_and(|found| !found.is_empty())
+    }
+
+    /// Looks at all sockets again and again before it sleeps, as one call at one connection does; whether something was found. As there,
+    /// nobody else may wait at any of them.
+    fn look_for_any(&self, wanted: &[Watch], fds: &mut [PollFd<'_>]) -> bool {
+        if !self.blocking || wanted.iter().any(|watch| watch.alone.is_none()) {
+            return false;
+        }
+        let spins: Vec<Option<&Spin>> = (self.watched.iter())
+            .map(|connection| Some(connection.spin()).filter(|spin| spin.is_time()))
+            .collect();
+        let spans = (spins.iter().zip(wanted)).map(|(spin, watch)| Some((*spin)?.span(watch.alone?)));
+        let Some(span) = spans.flatten().max() else {
+            return false;
+        };
+        let look = look(span, || {
+            // An error is found by who sleeps.
+            let _ = poll(fds, Some(Duration::ZERO));
+            fds.iter().any(|fd| !fd.revents().is_empty()).then_some(())
+        });
+        for (spin, fd) in spins.iter().zip(fds) {
+            // Where nothing came while others had something, it is not known whether it would have.
+            if let Some(spin) = spin
+                && (look.overrun.is_some() || !fd.revents().is_empty())
+            {
+                spin.note(look.overrun);
+            }
+        }
+        look.found.is_some()
     }
 
     /// Gives up what `is_it` says. Its replies are dropped when they come, unless they have come already.
@@ -366,9 +399,7 @@ impl Queue {
     ) -> bool {
         let mut asking = connection.asking(desk, Instant::now());
         while let Some(id) = self.pending.front().copied() {
-            let asked = book.find(id).and_then(|(_, patience)| {
-                book.with_request(id, |request| asking.ask(request, id, &patience))
-            });
+            let asked = book.with_request(id, |request, patience| asking.ask(request, id, patience));
             match asked {
                 None | Some(Asked::Yes) => {}
                 Some(Asked::Quiet) => done.push((id, Ok(Reply::Alive))),

@@ -154,12 +154,12 @@ impl Book for Lookups<'_> {
         Some((self.queues[self.index(id)?], self.patience))
     }
 
-    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T> {
+    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>, &Patience) -> T) -> Option<T> {
         let get = Get {
             with_cas: self.with_cas,
             ..Get::new(self.keys[self.index(id)?])
         };
-        Some(act(&mut Request::Get(get)))
+        Some(act(&mut Request::Get(get), &self.patience))
     }
 
     fn done(&mut self, id: u64, result: Result<Reply, Error>) {

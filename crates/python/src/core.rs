@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::types::{PyAnyMethods, PyDict, PyDictMethods};
+use pyo3::types::{PyAnyMethods, PyDict, PyDictMethods, PyList, PyListMethods};
 use pyo3::{Bound, FromPyObject, Py, PyAny, PyResult, Python, intern, pyclass, pymethods};
 use scrubjay_client::config::{Config, parse_server};
 use scrubjay_client::near::Front;
@@ -167,7 +167,11 @@ impl Core {
     }
 
     fn look_up_many(&self, keys: &Bound<'_, PyAny>, with_cas: bool) -> PyResult<Py<PyAny>> {
-        let objects = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        // A list is not asked for its length by way of Python.
+        let objects: Vec<_> = match keys.cast_exact::<PyList>() {
+            Ok(list) => list.iter().collect(),
+            Err(_) => keys.try_iter()?.collect::<PyResult<_>>()?,
+        };
         let read = self.read_all(&objects)?;
         let by_key = self.keys.prefix.is_empty() || self.servers == 1;
         if by_key
@@ -200,7 +204,11 @@ impl Core {
     }
 
     fn read_all<'a>(&self, objects: &'a [Bound<'_, PyAny>]) -> PyResult<Vec<Key<'a>>> {
-        objects.iter().map(|key| self.keys.read(key)).collect()
+        let mut read = Vec::with_capacity(objects.len());
+        for key in objects {
+            read.push(self.keys.read(key)?);
+        }
+        Ok(read)
     }
 
     fn store(

@@ -14,8 +14,33 @@ use scrubjay_base::sync::yield_now;
 
 /// Most reads that sleep at once after looking in vain, but for those by which an overrun is made good.
 const PAUSE_MAX: u32 = 64;
+/// For so many requests that are asked together it is looked as long again: a server answers some hundred in the time of one.
+const SPAN_REQUESTS: usize = 64;
 /// Most reads that sleep at once after an overrun.
 const OVERRUN_MAX: u32 = 10_000;
+
+/// What looking has come to.
+#[derive(Debug)]
+pub(crate) struct Look<T> {
+    pub(crate) found: Option<T>,
+    /// By how much the time was exceeded: then it was in vain, even if something was found at last.
+    pub(crate) overrun: Option<Duration>,
+}
+
+/// Looks until something is found or the time is over, and gives way in between.
+pub(crate) fn look<T>(span: Duration, mut look: impl FnMut() -> Option<T>) -> Look<T> {
+    let mut start = None;
+    loop {
+        let found = look();
+        let took = start.map_or(Duration::ZERO, |start: Instant| start.elapsed());
+        start.get_or_insert_with(Instant::now);
+        let overrun = took.checked_sub(span);
+        if found.is_some() || overrun.is_some() {
+            return Look { found, overrun };
+        }
+        yield_now();
+    }
+}
 
 /// How long is looked before sleeping, and when.
 #[derive(Debug)]
@@ -38,30 +63,38 @@ impl Spin {
     }
 
     /// What `receive_now` gives, unless that is nothing ([`ErrorKind::WouldBlock`]) for the whole time, or now is no time to look.
-    pub(crate) fn receive(
+    /// Who is alone says how many requests are unanswered; others do not look.
+    pub(super) fn receive(
         &self,
-        wanted: bool,
+        alone: Option<usize>,
         mut receive_now: impl FnMut() -> Result<usize>,
     ) -> Option<Result<usize>> {
-        if !wanted || self.span.is_zero() || self.is_paused() {
-            return None;
-        }
-        let mut start = None;
-        loop {
+        let unanswered = alone.filter(|_| self.is_time())?;
+        let look = look(self.span(unanswered), || {
             let received = receive_now();
             let found = !matches!(&received, Err(error) if error.kind() == ErrorKind::WouldBlock);
-            let took = start.map_or(Duration::ZERO, |start: Instant| start.elapsed());
-            start.get_or_insert_with(Instant::now);
-            if took >= self.span {
-                self.failed(took - self.span);
-                return found.then_some(received);
-            }
-            if found {
-                self.penalty.store(1, Ordering::Relaxed);
-                return Some(received);
-            }
-            yield_now();
+            found.then_some(received)
+        });
+        self.note(look.overrun);
+        look.found
+    }
+
+    /// Whether to look before this read. Who does tells what came of it.
+    pub(crate) fn is_time(&self) -> bool {
+        !self.span.is_zero() && !self.is_paused()
+    }
+
+    /// What came of it: in vain if it took longer than the time there is, by so much.
+    pub(crate) fn note(&self, overrun: Option<Duration>) {
+        match overrun {
+            None => self.penalty.store(1, Ordering::Relaxed),
+            Some(overrun) => self.failed(overrun),
         }
+    }
+
+    /// How long to look while so many requests are unanswered.
+    pub(crate) fn span(&self, unanswered: usize) -> Duration {
+        self.span * u32::try_from(1 + unanswered / SPAN_REQUESTS).unwrap_or(u32::MAX)
     }
 
     fn is_paused(&self) -> bool {
@@ -95,7 +128,7 @@ mod tests {
             looks += 1;
             Err(ErrorKind::WouldBlock.into())
         };
-        assert!(spin.receive(wanted, nothing).is_none());
+        assert!(spin.receive(wanted.then_some(1), nothing).is_none());
         looks
     }
 
@@ -110,10 +143,18 @@ mod tests {
     }
 
     #[test]
+    fn many_requests_are_looked_for_as_long_again_as_they_are_times_64() {
+        let spin = Spin::new(Duration::from_micros(50));
+        for (unanswered, times) in [(0, 1), (1, 1), (63, 1), (64, 2), (100, 2), (1024, 17)] {
+            assert_eq!(spin.span(unanswered), Duration::from_micros(50) * times);
+        }
+    }
+
+    #[test]
     fn what_comes_in_time_is_given_and_so_are_errors() {
         let spin = Spin::new(Duration::from_secs(3600));
         let mut left = 3;
-        let received = spin.receive(true, || {
+        let received = spin.receive(Some(1), || {
             left -= 1;
             if left > 0 {
                 return Err(ErrorKind::WouldBlock.into());
@@ -121,7 +162,7 @@ mod tests {
             Ok(5)
         });
         assert_eq!(received.expect("it came").ok(), Some(5));
-        let received = spin.receive(true, || Err(ErrorKind::ConnectionReset.into()));
+        let received = spin.receive(Some(1), || Err(ErrorKind::ConnectionReset.into()));
         let error = received.expect("it came").expect_err("it is an error");
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     }
@@ -133,7 +174,7 @@ mod tests {
             spin.failed(Duration::ZERO);
             assert_eq!(pause(&spin), PAUSE_MAX.min(1 << times));
         }
-        assert!(spin.receive(true, || Ok(1)).is_some());
+        assert!(spin.receive(Some(1), || Ok(1)).is_some());
         spin.failed(Duration::ZERO);
         assert_eq!((looks(&spin, true), pause(&spin)), (0, 0));
     }

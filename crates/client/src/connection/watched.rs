@@ -6,8 +6,11 @@ use std::time::Instant;
 use rustix::event::PollFlags;
 
 use super::stream::{Stream, Wire};
-use super::{Caller, Connection, Desk, Guard, Lost, Patience, Waiter};
+use super::{Caller, Connection, Desk, Guard, Lost, Patience, Spin, Waiter};
 use crate::protocol::{Bundle, Get, Refused, Request};
+
+/// For so many look-ups of a bundle there is room from the beginning.
+const IDS_START: usize = 32;
 
 /// What came of asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +25,15 @@ pub(crate) enum Asked {
     Retired,
     /// Not at all.
     Refused(Refused),
+}
+
+/// What a thread waits for on behalf of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch {
+    /// It is the reader if that contains input.
+    pub(crate) flags: PollFlags,
+    /// If it is the reader, and nobody else waits for anything there: how many requests are unanswered.
+    pub(crate) alone: Option<usize>,
 }
 
 /// A connection of which many things are asked at once.
@@ -85,7 +97,8 @@ impl<W: Wire> Asking<'_, W> {
             return false;
         };
         let joined = !conversation.wants_closing() && conversation.add(&mut bundle, get);
-        let ids = vec![id];
+        let mut ids = Vec::with_capacity(IDS_START);
+        ids.push(id);
         self.open = joined.then_some(Open {
             bundle,
             ids,
@@ -146,9 +159,13 @@ impl<W: Wire> Connection<W> {
         drop(state);
     }
 
-    /// What the thread of this desk is to wait for on behalf of the connection; it is the reader then if that contains input.
-    /// `None` if it has nothing to do with it any more.
-    pub(crate) fn start_watching(&self, desk: &Arc<Desk>) -> Option<PollFlags> {
+    /// How long is looked for something to read before sleeping, and when.
+    pub(crate) fn spin(&self) -> &Spin {
+        &self.spin
+    }
+
+    /// What the thread of this desk is to wait for on behalf of the connection; none if it has nothing to do with it any more.
+    pub(crate) fn start_watching(&self, desk: &Arc<Desk>) -> Option<Watch> {
         let mut state = self.lock();
         let to_write = state.has_output() && !state.roles.is_writing();
         if !to_write && !state.roles.knows(|waiter| Arc::ptr_eq(&waiter.desk, desk)) {
@@ -158,7 +175,8 @@ impl<W: Wire> Connection<W> {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, state.roles.try_read());
         flags.set(PollFlags::OUT, to_write);
-        Some(flags)
+        let alone = state.alone(desk).filter(|_| flags.contains(PollFlags::IN));
+        Some(Watch { flags, alone })
     }
 
     /// It has waited for `flags`, and `found` is so.
@@ -183,8 +201,9 @@ impl<W: Wire> Connection<W> {
         } else if !state.roles.knows(|waiter| Arc::ptr_eq(&waiter.desk, caller.desk)) {
             // What it waited for has just come.
         } else if state.roles.try_read_deaf(caller.desk.number()) {
+            let alone = state.alone(caller.desk);
             let read = self.read(state, None, |stream, buffer| {
-                stream.receive(buffer, caller.patience)
+                self.receive(stream, buffer, caller.patience, alone)
             });
             debug_assert!(read.is_err(), "no reply is waited for");
         } else {

@@ -147,8 +147,9 @@ impl Book for Entries {
         Some((entry.request.server, entry.patience))
     }
 
-    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>) -> T) -> Option<T> {
-        self.entries.get_mut(&id).map(|entry| entry.request.with(act))
+    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>, &Patience) -> T) -> Option<T> {
+        let entry = self.entries.get_mut(&id)?;
+        Some(entry.request.with(|request| act(request, &entry.patience)))
     }
 
     fn done(&mut self, id: u64, result: Result<Reply, Error>) {

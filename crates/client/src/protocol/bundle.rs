@@ -20,6 +20,9 @@ const SEEN_WORDS: usize = 1 << (SEEN_BITS - 6);
 const SHARED_LEN_MAX: usize = 1024;
 const SHARED_START_MAX: usize = 64 * 1024;
 
+/// Digits that are a number of 64 bits whatever they are; one with one more is read otherwise.
+const DIGITS_MAX: usize = 18;
+
 /// How it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
@@ -65,6 +68,10 @@ impl Keys {
     }
 
     fn push(&mut self, key: &[u8]) {
+        if self.ends.is_empty() {
+            self.bytes.reserve(LEN_MAX);
+            self.ends.reserve(KEYS_MAX);
+        }
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len());
     }
@@ -140,11 +147,11 @@ impl Bundle {
 
 fn place_and_bit(key: &[u8]) -> (usize, u64) {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let hash = key.chunks(8).fold(0u64, |hash, chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        (hash.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(FACTOR)
-    });
+    let add = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+    let (words, rest) = key.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let rest = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let hash = add(words.fold(0, add), rest);
     let bit = hash >> (64 - SEEN_BITS);
     ((bit >> 6) as usize, 1 << (bit & 63))
 }
@@ -154,14 +161,18 @@ fn skip(rest: &mut &[u8], expected: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Digits at the front, so many that they are no more than fit.
+/// Digits at the front; no more than fit for certain.
 fn number(rest: &mut &[u8]) -> Option<u64> {
-    let is_digit = |byte: &u8| byte.is_ascii_digit();
-    let len = rest.iter().take_while(|byte| is_digit(byte)).count();
-    let (digits, behind) = rest.split_at(len);
-    *rest = behind;
-    let digit = |number: u64, byte: &u8| number.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
-    digits.iter().try_fold(0, digit).filter(|_| len > 0)
+    let (mut number, mut len) = (0, 0);
+    while let Some(byte @ b'0'..=b'9') = rest.get(len) {
+        number = number * 10 + u64::from(byte - b'0');
+        len += 1;
+        if len > DIGITS_MAX {
+            return None;
+        }
+    }
+    *rest = &rest[len..];
+    (len > 0).then_some(number)
 }
 
 /// The replies to a bundle, as far as they have come.
@@ -279,6 +290,14 @@ impl Arriving {
         }
     }
 
+    /// How a reply that bears this number ends.
+    pub(super) fn own_end(number: u64) -> Vec<u8> {
+        let mut end = b" O".to_vec();
+        scrubjay_base::number::append(&mut end, number);
+        end.extend_from_slice(b"\r\n");
+        end
+    }
+
     /// How many look-ups it is.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
@@ -306,11 +325,12 @@ impl Arriving {
     }
 
     /// Takes a reply with a value from the front, if that is whole, bears the next key that can have one, and is written as all
-    /// servers write it. Whatever else there is, also if it is right, is left to those who read every word.
-    pub(super) fn take_value(&mut self, bytes: &mut &[u8], number: u64, len_max: usize) -> Option<()> {
+    /// servers write it: the reply to a meta command ends with [`Arriving::own_end`]. Whatever else there is, also if it is right, is
+    /// left to those who read every word.
+    pub(super) fn take_value(&mut self, bytes: &mut &[u8], own_end: &[u8], len_max: usize) -> Option<()> {
         let mut rest = *bytes;
         let (at, len, value) = if self.ended {
-            self.read_meta(&mut rest, number)?
+            self.read_meta(&mut rest, own_end)?
         } else {
             self.read_line(&mut rest)?
         };
@@ -347,7 +367,7 @@ impl Arriving {
     }
 
     /// `VA` and what follows, to the end of the line.
-    fn read_meta(&self, rest: &mut &[u8], opaque: u64) -> Option<(usize, usize, Value)> {
+    fn read_meta(&self, rest: &mut &[u8], own_end: &[u8]) -> Option<(usize, usize, Value)> {
         let at = self.place_in_turn()?;
         skip(rest, b"VA ")?;
         let len = number(rest)?.try_into().ok()?;
@@ -361,9 +381,7 @@ impl Arriving {
         if skip(rest, b" c").is_some() {
             value.cas = Some(number(rest)?);
         }
-        skip(rest, b" O")?;
-        let is_own = number(rest)? == opaque;
-        skip(rest, b"\r\n").filter(|()| is_own)?;
+        skip(rest, own_end)?;
         Some((at, len, value))
     }
 

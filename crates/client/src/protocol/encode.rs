@@ -147,6 +147,7 @@ pub(super) fn bundle(out: &mut Vec<u8>, bundle: &Bundle, form: Form, opaque: u64
         b" v f k".to_vec()
     };
     meta_end(&mut end, opaque, false);
+    out.reserve(bundle.keys.bytes_len() + keys.len() * (b"mg ".len() + end.len()));
     for key in keys {
         out.extend_from_slice(b"mg ");
         out.extend_from_slice(key);

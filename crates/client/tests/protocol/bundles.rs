@@ -273,6 +273,35 @@ fn each_key_gets_its_own_reply_however_the_bytes_are_cut() {
 }
 
 #[test]
+fn a_number_is_read_whatever_its_length_and_one_that_does_not_fit_is_none() {
+    let with_cas = |cas: &str| {
+        let mut conversation = Conversation::new(Settings::new(Form::Meta, 5));
+        let get = |key| Get {
+            with_cas: true,
+            ..Get::new(key)
+        };
+        let mut bundle = conversation.bundle(&get(b"a")).expect("one");
+        assert!(conversation.add(&mut bundle, &get(b"a")) && conversation.add(&mut bundle, &get(b"b")));
+        conversation.ask_bundle(bundle).expect("room");
+        conversation.take_output();
+        let bytes = format!("VA 1 f0 ka c{cas} O5\r\nx\r\nEN O5\r\n");
+        conversation
+            .feed(bytes.as_bytes(), &mut Replies::new())
+            .map(|()| match &replies_of(&conversation.take_bundled()[0])[0] {
+                Some(Reply::Value(value)) => value.cas,
+                other => panic!("{cas}: {other:?}"),
+            })
+    };
+    for len in 1..=20 {
+        let text = &u64::MAX.to_string()[..len];
+        assert_eq!(with_cas(text), Ok(text.parse().ok()), "{text}");
+    }
+    for text in ["18446744073709551616", "99999999999999999999", "1x", ""] {
+        assert!(matches!(with_cas(text), Err(Broken::Unreadable(_))), "{text}");
+    }
+}
+
+#[test]
 fn an_error_is_that_of_the_keys_that_have_no_value() {
     let full = || failed(ErrorKind::Server, "out of memory");
     check(

@@ -93,9 +93,9 @@ impl Conversation {
     /// would do, too, at a third of the cost.
     pub(super) fn take_values(&mut self, bytes: &mut &[u8]) {
         let wanted = self.exchanges[0].listener == Listener::Caller;
-        let (number, max) = (self.first, self.settings.value_len_max);
+        let (own_end, max) = (Arriving::own_end(self.first), self.settings.value_len_max);
         let arriving = self.arriving();
-        while wanted && arriving.take_value(bytes, number, max).is_some() {}
+        while wanted && arriving.take_value(bytes, &own_end, max).is_some() {}
         self.finish_bundle();
     }
 
