@@ -16,6 +16,8 @@ use scrubjay_base::sync::yield_now;
 const PAUSE_MAX: u32 = 64;
 /// For so many requests that are asked together it is looked as long again: a server answers some hundred in the time of one.
 const SPAN_REQUESTS: usize = 64;
+/// But never longer than so many times: deadlines are not looked at meanwhile.
+const SPANS_MAX: usize = 8;
 /// Most reads that sleep at once after an overrun.
 const OVERRUN_MAX: u32 = 10_000;
 
@@ -94,7 +96,7 @@ impl Spin {
 
     /// How long to look while so many requests are unanswered.
     pub(crate) fn span(&self, unanswered: usize) -> Duration {
-        self.span * u32::try_from(1 + unanswered / SPAN_REQUESTS).unwrap_or(u32::MAX)
+        self.span * (1 + unanswered / SPAN_REQUESTS).min(SPANS_MAX) as u32
     }
 
     fn is_paused(&self) -> bool {
@@ -143,9 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn many_requests_are_looked_for_as_long_again_as_they_are_times_64() {
+    fn many_requests_are_looked_for_longer_in_bounds() {
         let spin = Spin::new(Duration::from_micros(50));
-        for (unanswered, times) in [(0, 1), (1, 1), (63, 1), (64, 2), (100, 2), (1024, 17)] {
+        for (unanswered, times) in [(0, 1), (1, 1), (63, 1), (64, 2), (100, 2), (448, 8), (1024, 8)] {
             assert_eq!(spin.span(unanswered), Duration::from_micros(50) * times);
         }
     }
