@@ -9,7 +9,7 @@ use scrubjay_base::number::parse_u64;
 use crate::limits::{KEY_LEN_MAX, META_TOKENS_MAX, OPAQUE_LEN_MAX};
 use crate::reply::{self, Words};
 use crate::text::{parse_exptime, parse_flags, parse_value_len};
-use crate::tokens::Tokens;
+use crate::tokens::{Tokens, next_token, tokens};
 
 /// As memcached: padding is needed, bits that are left over are not looked at.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -106,8 +106,8 @@ pub struct Meta<'a> {
     pub initial: u64,
     /// `D`: how much `ma` adds or subtracts.
     pub delta: u64,
-    tokens: Tokens<'a>,
-    first_flag: usize,
+    /// What stands behind the key, and behind the length of a data block.
+    flags: &'a [u8],
 }
 
 /// Why a line was refused.
@@ -133,9 +133,10 @@ pub enum Verb {
 }
 
 impl<'a> Meta<'a> {
-    /// The flags as they were given, in order.
-    pub fn flags(&self) -> &[&'a [u8]] {
-        &self.tokens.all()[self.first_flag..]
+    /// The flags as they were given, in order; none is empty.
+    #[inline]
+    pub fn flags(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        tokens(self.flags)
     }
 }
 
@@ -145,41 +146,47 @@ impl<'a> Meta<'a> {
 /// [`Refused`] has the words that memcached answers.
 #[inline]
 pub fn parse(verb: Verb, line: &[u8]) -> Result<Meta<'_>, Refused> {
-    let refuse = |words| Refused { words, swallow: None };
-    let tokens = Tokens::cut(line);
-    let raw_key = tokens.get(1);
+    let refuse = |words| Err(Refused { words, swallow: None });
+    let after = |line| next_token(line).unwrap_or_default();
+    let (_, rest) = after(line);
+    let (raw_key, rest) = after(rest);
     if raw_key.len() > KEY_LEN_MAX {
-        return Err(refuse(reply::BAD_FORMAT));
+        return refuse(reply::BAD_FORMAT);
     }
-    if tokens.count() >= META_TOKENS_MAX {
-        return Err(refuse(match verb {
+    if has_too_many_tokens(line) {
+        return refuse(match verb {
             Verb::Get => reply::META_GET_TOO_MANY_FLAGS,
             Verb::Set | Verb::Delete | Verb::Arith => reply::META_TOO_MANY_FLAGS,
-        }));
-    }
-    let mut meta = blank(raw_key, tokens);
-    if verb != Verb::Set {
-        return meta.read_flags(verb).map(|()| meta).map_err(|words| match verb {
-            Verb::Delete | Verb::Arith
-                if words != reply::META_OPAQUE_TOO_LONG && words != reply::META_ARITH_MODE =>
-            {
-                refuse(reply::META_INVALID_OR_DUPLICATE)
-            }
-            _ => refuse(words),
         });
     }
-    meta.first_flag = 3;
-    meta.value_len = match parse_value_len(tokens.get(2)) {
-        Some(len) if tokens.count() > 2 => len,
-        _ => return Err(refuse(reply::BAD_FORMAT)),
-    };
-    let swallow = Some(meta.value_len);
-    meta.read_flags(verb)
-        .map(|()| meta)
-        .map_err(|words| Refused { words, swallow })
+    let mut meta = blank(raw_key, rest);
+    let mut swallow = None;
+    if verb == Verb::Set {
+        let len = next_token(rest).and_then(|(len, flags)| Some((parse_value_len(len)?, flags)));
+        let Some((value_len, flags)) = len else {
+            return refuse(reply::BAD_FORMAT);
+        };
+        (meta.value_len, meta.flags, swallow) = (value_len, flags, Some(value_len));
+    }
+    match meta.read_flags(verb) {
+        Ok(()) => Ok(meta),
+        Err(words)
+            if matches!(verb, Verb::Delete | Verb::Arith)
+                && words != reply::META_OPAQUE_TOO_LONG
+                && words != reply::META_ARITH_MODE =>
+        {
+            refuse(reply::META_INVALID_OR_DUPLICATE)
+        }
+        Err(words) => Err(Refused { words, swallow }),
+    }
 }
 
-fn blank<'a>(raw_key: &'a [u8], tokens: Tokens<'a>) -> Meta<'a> {
+/// Whether the line has more than it may. A short one cannot, as each takes a byte and a blank.
+fn has_too_many_tokens(line: &[u8]) -> bool {
+    line.len() + 1 >= 2 * META_TOKENS_MAX && tokens(line).count() >= META_TOKENS_MAX
+}
+
+fn blank<'a>(raw_key: &'a [u8], flags: &'a [u8]) -> Meta<'a> {
     Meta {
         key: Key::Plain(raw_key),
         raw_key,
@@ -200,8 +207,7 @@ fn blank<'a>(raw_key: &'a [u8], tokens: Tokens<'a>) -> Meta<'a> {
         decrement: false,
         initial: 0,
         delta: 1,
-        tokens,
-        first_flag: 2,
+        flags,
     }
 }
 
@@ -210,13 +216,14 @@ impl<'a> Meta<'a> {
         let mut seen = 0u128;
         let mut mode = None;
         let mut error = None;
-        let tokens = self.tokens;
-        for flag in &tokens.all()[self.first_flag.min(tokens.count())..] {
+        let mut opaque_is_too_long = false;
+        for flag in tokens(self.flags) {
             let letter = flag[0];
             if letter >= 127 || seen & (1 << letter) != 0 {
                 return Err(reply::META_DUPLICATE);
             }
             seen |= 1 << letter;
+            opaque_is_too_long |= letter == b'O' && flag.len() > OPAQUE_LEN_MAX;
             match self.read_flag(verb, letter, &flag[1..]) {
                 Ok(()) if letter == b'M' => mode = Some(flag[1]),
                 Ok(()) => {}
@@ -227,10 +234,7 @@ impl<'a> Meta<'a> {
         if let Some(words) = error {
             return Err(words);
         }
-        if tokens.all()[self.first_flag.min(tokens.count())..]
-            .iter()
-            .any(|flag| flag[0] == b'O' && flag.len() > OPAQUE_LEN_MAX)
-        {
+        if opaque_is_too_long {
             return Err(reply::META_OPAQUE_TOO_LONG);
         }
         mode.map_or(Ok(()), |mode| self.read_mode(verb, mode))

@@ -49,6 +49,17 @@ impl<'a> Tokens<'a> {
     }
 }
 
+/// The tokens of `line`, cut one by one: for lines of which each is looked at in turn.
+#[inline]
+pub fn tokens(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        let (token, after) = next_token(rest)?;
+        rest = after;
+        Some(token)
+    })
+}
+
 /// The first token of `line` and what comes behind it; `None` if there are only blanks.
 #[inline]
 pub fn next_token(line: &[u8]) -> Option<(&[u8], &[u8])> {

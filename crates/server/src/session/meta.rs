@@ -144,11 +144,8 @@ pub(super) fn parse_set(line: &[u8]) -> Result<(Meta<'_>, Order), Refused> {
         SetMode::Replace => StoreMode::Replace,
     };
     let mut flags = Vec::new();
-    for flag in meta
-        .flags()
-        .iter()
-        .filter(|flag| matches!(flag[0], b'O' | b'k' | b'c' | b's'))
-    {
+    let comes_back = |flag: &&[u8]| matches!(flag[0], b'O' | b'k' | b'c' | b's');
+    for flag in meta.flags().filter(comes_back) {
         flags.push(b' ');
         flags.extend_from_slice(if flag[0] == b'O' { flag } else { &flag[..1] });
     }

@@ -129,8 +129,12 @@ impl Request {
             4 => bytes.insert(at, *pick(random, alphabet)),
             _ => bytes.truncate(at),
         }
-        // Flags that 1.6.18 does not know.
-        if bytes.starts_with(b"m") && bytes.windows(2).any(|pair| matches!(pair, b" E" | b" x")) {
+        // Flags that 1.6.18 does not know, and a body of 2^31 bytes or more, whose length it takes for a negative one: it refuses that and
+        // reads the body as requests. Here it is swallowed.
+        let has_new_flags =
+            bytes.starts_with(b"m") && bytes.windows(2).any(|pair| matches!(pair, b" E" | b" x"));
+        let has_huge_body = bytes.first() == Some(&0x80) && bytes.get(8).is_some_and(|byte| *byte >= 0x80);
+        if has_new_flags || has_huge_body {
             *bytes = before;
         }
         // memcached loses count of bytes in these when they have a body that they should not have.
