@@ -99,6 +99,21 @@ pub struct SizeClass {
     pub expired_unfetched: u64,
 }
 
+impl SizeClass {
+    /// What there is, and what was counted since `before`.
+    pub fn since(&self, before: &SizeClass) -> SizeClass {
+        SizeClass {
+            created: self.created - before.created,
+            evicted: self.evicted - before.evicted,
+            evicted_expiring: self.evicted_expiring - before.evicted_expiring,
+            evicted_unfetched: self.evicted_unfetched - before.evicted_unfetched,
+            expired: self.expired - before.expired,
+            expired_unfetched: self.expired_unfetched - before.expired_unfetched,
+            ..*self
+        }
+    }
+}
+
 /// What the cache holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

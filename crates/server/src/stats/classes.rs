@@ -153,16 +153,5 @@ pub(super) fn since(now: Vec<SizeClass>, before: &[SizeClass]) -> impl Iterator<
     let nothing = std::iter::repeat(SizeClass::default());
     let before: Vec<SizeClass> = before.iter().copied().chain(nothing).take(now.len()).collect();
     let pairs = now.into_iter().zip(before).enumerate();
-    pairs.map(|(index, (now, before))| {
-        let class = SizeClass {
-            created: now.created - before.created,
-            evicted: now.evicted - before.evicted,
-            evicted_expiring: now.evicted_expiring - before.evicted_expiring,
-            evicted_unfetched: now.evicted_unfetched - before.evicted_unfetched,
-            expired: now.expired - before.expired,
-            expired_unfetched: now.expired_unfetched - before.expired_unfetched,
-            ..now
-        };
-        (index + 1, class)
-    })
+    pairs.map(|(index, (now, before))| (index + 1, now.since(&before)))
 }
