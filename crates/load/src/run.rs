@@ -67,6 +67,8 @@ pub struct Measured {
     pub syscalls: Option<u64>,
     /// Share of the time that the busiest thread of the load was on a processor.
     pub busy: f64,
+    /// What the load's threads waited by.
+    pub driver: Kind,
 }
 
 impl Measured {
@@ -129,11 +131,12 @@ pub fn run(
             syscalls: syscalls.as_ref().map(Syscalls::count),
         },
     };
+    let driver = drivers.kind();
     let done = match drivers {
         Drivers::Epoll(drivers) => run.threads(drivers, transports, watch),
         Drivers::Uring(drivers) => run.threads(drivers, transports, watch),
     };
-    done.and_then(|(threads, server)| sum_up(threads, run.window, server))
+    done.and_then(|(threads, server)| sum_up(threads, run.window, server, driver))
         .map_err(in_context)
 }
 
@@ -149,11 +152,11 @@ fn window(load: &Load, begin: u64) -> Window {
 
 /// What the threads wait by.
 fn open_drivers(route: &Route, load: &Load, clock: Clock) -> Result<Drivers, String> {
-    let is_for_all = load.rate.is_none()
+    let may_be_uring = load.rate.is_none()
         && !load.reconnect
         && route.tls.is_none()
         && !matches!(route.address, Address::Udp(_));
-    let asked = if is_for_all {
+    let asked = if may_be_uring {
         load.driver
     } else {
         Some(Kind::Epoll)
@@ -311,7 +314,7 @@ fn watch_until_done(
     }
 }
 
-fn sum_up(threads: Vec<Done>, window: Window, server: Seen) -> Result<Measured, String> {
+fn sum_up(threads: Vec<Done>, window: Window, server: Seen, driver: Kind) -> Result<Measured, String> {
     let mut tally = Tally::default();
     let (mut busy, mut last, mut failure) = (0, window.measured, None);
     let is_exhausted = threads.iter().any(|done| done.is_exhausted);
@@ -338,11 +341,13 @@ fn sum_up(threads: Vec<Done>, window: Window, server: Seen) -> Result<Measured, 
         server: server.usage,
         syscalls: server.syscalls,
         busy: busy as f64 / NANOS / secs,
+        driver,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use scrubjay_io::driver::choice::Kind;
     use scrubjay_io::usage::Usage;
 
     use super::Measured;
@@ -361,6 +366,7 @@ mod tests {
                 server: server.map(usage),
                 syscalls: None,
                 busy,
+                driver: Kind::Epoll,
             };
             assert_eq!(measured.is_bound_by_load(), is_bound, "{busy} {server:?}");
         };

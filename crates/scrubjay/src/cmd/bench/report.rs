@@ -234,6 +234,12 @@ fn table(title: &str, all: &[Rounds], has_floor: bool) -> String {
         }
         text += "\n";
     }
+    text += &format!("{:<34}", "the load waits by");
+    for one in all {
+        let driver = one.rounds.first().map_or("", |round| round.driver.name());
+        text += &format!(" {driver:>width$}");
+    }
+    text += "\n";
     for one in all {
         if one.rounds.iter().any(Measured::is_bound_by_load) {
             text += &format!(
@@ -278,6 +284,7 @@ fn round(one: &Measured) -> Value {
     round.insert("hits".to_owned(), json!(one.tally.hits));
     round.insert("misses".to_owned(), json!(one.tally.misses));
     round.insert("load_is_bottleneck".to_owned(), json!(one.is_bound_by_load()));
+    round.insert("load_driver".to_owned(), json!(one.driver.name()));
     round.insert("error_texts".to_owned(), json!(one.tally.errors));
     Value::Object(round)
 }
