@@ -39,6 +39,7 @@ fn wrong_options_are_refused_with_a_way_out() {
     check("-Y /dev/null", 64, "no user in it");
     check("-S", 64, "with -Y");
     check("srve", 1, "did you mean serve?");
+    check("bench --io-driver kqueue", 1, "; it may be epoll, io_uring");
     check("-p 0 -s /no/such/folder/socket", 71, "/no/such/folder/socket");
     check("-u root -p -1 -l 192.0.2.1", 71, "192.0.2.1");
     check(

@@ -137,11 +137,14 @@ pub fn explain(error: &clap::Error) -> OptionError {
         }
         _ => {
             let text = error.to_string();
-            text.lines()
-                .next()
-                .unwrap_or_default()
-                .trim_start_matches("error: ")
-                .to_owned()
+            let what = text.lines().next().unwrap_or_default();
+            let may_be = match error.get(ContextKind::ValidValue) {
+                Some(ContextValue::Strings(names)) if !names.is_empty() => {
+                    format!("; it may be {}", names.join(", "))
+                }
+                _ => String::new(),
+            };
+            format!("{}{may_be}", what.trim_start_matches("error: "))
         }
     };
     OptionError::new(1, message)
