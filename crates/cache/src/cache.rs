@@ -518,6 +518,9 @@ impl Cache {
     }
 
     /// As `bury` of an item that has so many bytes with all its pieces, but its own are counted as dead by the caller.
+    ///
+    /// Inline so that a cause that is known beforehand decides there what is to be done.
+    #[inline(always)]
     pub(crate) fn note_gone(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause, bytes: u64) {
         let (tally, item) = (turn.tally, entry.item);
         let (state, deadline) = (item.state(), item.deadline());
@@ -535,7 +538,10 @@ impl Cache {
                 cause,
                 secs: turn.secs,
                 bytes,
-                ttl: ttl_secs(deadline, turn.tick),
+                ttl: match cause {
+                    Cause::Expired => Some(0),
+                    _ => ttl_secs(deadline, turn.tick),
+                },
                 level: entry.heat.level(),
             };
             self.ledger.note(entry.hash, &leaving);

@@ -8,8 +8,9 @@ use scrubjay_base::sync::whole::Ordering;
 use crate::api::Cause;
 use crate::cache::Cache;
 use crate::eviction::Place;
-use crate::index::{Entry, HomePage, KeyHash};
-use crate::item::{Header, ItemRef, Kind, PIECE_HEADER, Piece, Room, ValueShape};
+use crate::expiry::is_expired;
+use crate::index::{Entry, HomePage, KeyHash, Locked};
+use crate::item::{Header, ItemRef, Kind, Outline, PIECE_HEADER, Piece, Room, ValueShape};
 use crate::line::{Heat, Location};
 use crate::reclaim::Reclaimer;
 use crate::segment::{SegmentHeader, SegmentId, SegmentState, Walk};
@@ -45,7 +46,6 @@ struct Drain<'a> {
 }
 
 /// What the walk came to, some steps before it is worked on.
-#[derive(Clone, Copy)]
 struct Ahead<'a> {
     location: Location,
     item: ItemRef<'a>,
@@ -98,69 +98,88 @@ impl Cache {
 
 impl<'a> Drain<'a> {
     fn walk(&mut self, segment: SegmentId) {
-        let cache = self.cache;
-        let mut walk = Walk::new(&cache.heap, segment);
-        let mut ahead: [Option<Ahead<'_>>; LOOK_AHEAD] = [None; LOOK_AHEAD];
+        let heap = &self.cache.heap;
+        let mut walk = Walk::new(heap, segment);
+        let first = walk.by_ref().take(LOOK_AHEAD);
+        let mut ahead: Vec<_> = first.map(|found| self.look_ahead(found)).collect();
         let mut at = 0;
-        // The rest of the walk, then a round more for what is still ahead.
-        let mut left = LOOK_AHEAD;
-        while left > 0 {
-            let next = walk.next().map(|(location, item, outline)| {
-                let hash = match outline.kind {
-                    Kind::Piece => KeyHash(item.piece_owner()),
-                    _ => cache.index.hash(outline.key),
-                };
-                cache.ledger.prefetch(hash);
-                Ahead {
-                    location,
-                    item,
-                    kind: outline.kind,
-                    len: outline.len,
-                    hash,
-                    home: cache.index.prefetch(&cache.heap, hash),
-                }
-            });
-            left -= usize::from(next.is_none());
-            let now = std::mem::replace(&mut ahead[at], next);
+        for found in walk {
+            let soon = &ahead[(at + LOOK_AHEAD_OVERFLOW) % LOOK_AHEAD];
+            self.cache.index.prefetch_overflow(heap, soon.hash, soon.home);
+            self.work(&ahead[at]);
+            ahead[at] = self.look_ahead(found);
             at = (at + 1) % LOOK_AHEAD;
-            if let Some(soon) = &ahead[(at + LOOK_AHEAD_OVERFLOW) % LOOK_AHEAD] {
-                cache.index.prefetch_overflow(&cache.heap, soon.hash, soon.home);
-            }
-            let Some(now) = now else { continue };
-            match now.kind {
-                Kind::Inline | Kind::Chained => self.item(&now),
-                Kind::Piece => self.piece(now.location, now.item),
-                Kind::Filler => {}
-            }
+        }
+        let (newer, older) = ahead.split_at(at);
+        older.iter().chain(newer).for_each(|now| self.work(now));
+    }
+
+    #[inline(always)]
+    fn work(&mut self, now: &Ahead<'a>) {
+        match now.kind {
+            Kind::Inline | Kind::Chained => self.item(now),
+            Kind::Piece => self.piece(now.location, now.item),
+            Kind::Filler => {}
+        }
+    }
+
+    #[inline(always)]
+    fn look_ahead(&self, (location, item, outline): (Location, ItemRef<'a>, Outline<'a>)) -> Ahead<'a> {
+        let cache = self.cache;
+        let hash = match outline.kind {
+            Kind::Piece => KeyHash(item.piece_owner()),
+            _ => cache.index.hash(outline.key),
+        };
+        cache.ledger.prefetch(hash);
+        Ahead {
+            location,
+            item,
+            kind: outline.kind,
+            len: outline.len,
+            hash,
+            home: cache.index.prefetch(&cache.heap, hash),
         }
     }
 
     fn item(&mut self, now: &Ahead<'a>) {
+        let cache = self.cache;
+        let mut locked = cache.index.lock_at(&cache.heap, now.hash, now.home);
+        let Some(entry) = locked.find_location(now.location, now.item) else {
+            return;
+        };
+        if is_expired(now.item.deadline(), self.turn.tick) {
+            locked.remove(&entry);
+            drop(locked);
+            self.bury(&entry, Cause::Expired, now.len);
+        } else {
+            self.unexpired(now, locked, &entry);
+        }
+    }
+
+    /// What becomes of an item whose time is not over.
+    #[inline(never)]
+    fn unexpired(&mut self, now: &Ahead<'a>, mut locked: Locked<'a>, entry: &Entry<'a>) {
         let (cache, turn) = (self.cache, self.turn);
         let &Ahead {
             location, item, hash, ..
         } = now;
-        let mut locked = cache.index.lock_at(&cache.heap, hash, now.home);
-        let Some(entry) = locked.find_location(location) else {
-            return;
-        };
         if let Some(cause) = cache.death(location, item.deadline(), turn.tick) {
-            locked.remove(&entry);
+            locked.remove(entry);
             drop(locked);
-            return self.bury(&entry, cause, now.len);
+            return self.bury(entry, cause, now.len);
         }
         // A chained item is judged by its first piece, and its head goes along.
         let judged = !item.is_chained();
-        if let Some(cause) = self.refused(&entry).filter(|_| judged) {
-            locked.remove(&entry);
+        if let Some(cause) = self.refused(entry).filter(|_| judged) {
+            locked.remove(entry);
             drop(locked);
-            self.note_evicted(&entry);
-            return self.bury(&entry, cause, now.len);
+            self.note_evicted(entry);
+            return self.bury(entry, cause, now.len);
         }
         drop(locked);
-        let place = self.place_kept(&entry);
+        let place = self.place_kept(entry);
         let Some(room) = cache.reserve_for_survivor(&place, item.len()) else {
-            return self.evict(location, hash);
+            return self.evict(location, item, hash);
         };
         let new = room.location();
         let header = item.header();
@@ -168,12 +187,12 @@ impl<'a> Drain<'a> {
         let mut locked = cache.index.lock(&cache.heap, hash);
         // Asked of the old place and after the room was had: a flush before that sees an old segment here, a flush after
         // it sees an old segment there.
-        let entry = locked.find_location(location);
+        let entry = locked.find_location(location, item);
         let Some(entry) = entry.filter(|_| cache.death(location, item.deadline(), turn.tick).is_none())
         else {
             drop(locked);
             cache.count_dead(new, item.len(), place.deadline);
-            return self.bury_if_dead(location, hash);
+            return self.bury_if_dead(location, item, hash);
         };
         copy.take_over(item);
         cache.change_expiring(new, item.len(), place.deadline, item.deadline());
@@ -198,6 +217,7 @@ impl<'a> Drain<'a> {
 
     /// Counts an item of this segment that no slot points at any more. The segment's bins of deadlines are let be: nobody asks
     /// an empty one.
+    #[inline(always)]
     fn bury(&mut self, entry: &Entry<'_>, cause: Cause, len: usize) {
         let own = self.cache.heap.aligned(len);
         let bytes = if entry.item.is_chained() {
@@ -242,9 +262,9 @@ impl<'a> Drain<'a> {
     }
 
     /// The item at `location`, in this segment or elsewhere, could not be moved: it goes.
-    fn evict(&self, location: Location, hash: KeyHash) {
+    fn evict(&self, location: Location, item: ItemRef<'a>, hash: KeyHash) {
         let mut locked = self.cache.index.lock(&self.cache.heap, hash);
-        if let Some(entry) = locked.find_location(location) {
+        if let Some(entry) = locked.find_location(location, item) {
             locked.remove(&entry);
             drop(locked);
             self.note_evicted(&entry);
@@ -252,9 +272,9 @@ impl<'a> Drain<'a> {
         }
     }
 
-    fn bury_if_dead(&mut self, location: Location, hash: KeyHash) {
+    fn bury_if_dead(&mut self, location: Location, item: ItemRef<'a>, hash: KeyHash) {
         let mut locked = self.cache.index.lock(&self.cache.heap, hash);
-        if let Some(entry) = locked.find_location(location) {
+        if let Some(entry) = locked.find_location(location, item) {
             // It was flushed or expired between the two looks.
             let death = self.cache.death(location, entry.item.deadline(), self.turn.tick);
             locked.remove(&entry);
@@ -290,7 +310,7 @@ impl<'a> Drain<'a> {
         drop(locked);
         let place = self.place_kept(&entry);
         let Some(mut room) = cache.reserve_for_survivor(&place, piece.len()) else {
-            return self.evict(entry.location, hash);
+            return self.evict(entry.location, entry.item, hash);
         };
         room.write_piece_header(bytes.len(), hash.0);
         room.put(PIECE_HEADER, bytes);

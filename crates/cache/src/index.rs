@@ -684,8 +684,17 @@ enum Look<'a> {
     Moved,
 }
 
+/// The overflow lines whose bits are set. Most often there is none.
+#[inline]
 fn overflow_lines(overflow: u32) -> impl Iterator<Item = usize> {
-    (0..PAGE_LINES - HOME_LINES).filter(move |number| overflow & (1 << number) != 0)
+    let mut left = overflow & ((1 << (PAGE_LINES - HOME_LINES)) - 1);
+    std::iter::from_fn(move || {
+        let number = left.trailing_zeros() as usize;
+        (left != 0).then(|| {
+            left &= left - 1;
+            number
+        })
+    })
 }
 
 #[inline]
@@ -750,14 +759,16 @@ impl<'a> Locked<'a> {
         self.hash
     }
 
-    /// The slot that points at `location`.
-    pub(crate) fn find_location(&self, location: Location) -> Option<Entry<'a>> {
-        let home = self.home.line().find_location(location);
-        let found = home.map(|(slot_index, slot)| (Place::Home, slot_index, slot));
-        let (place, slot_index, slot) = found.or_else(|| self.find_location_beside(location))?;
+    /// The slot that points at `location`, where `item` lies.
+    #[inline(always)]
+    pub(crate) fn find_location(&self, location: Location, item: ItemRef<'a>) -> Option<Entry<'a>> {
+        let (place, slot_index, slot) = match self.home.line().find_location(location) {
+            Some((slot_index, slot)) => (Place::Home, slot_index, slot),
+            None => self.find_location_beside(location)?,
+        };
         Some(Entry {
             hash: self.hash,
-            item: self.heap.item(slot.location),
+            item,
             location,
             heat: slot.heat,
             place,
@@ -766,6 +777,7 @@ impl<'a> Locked<'a> {
     }
 
     /// As `find_location`, in the overflow lines.
+    #[cold]
     fn find_location_beside(&self, location: Location) -> Option<(Place, usize, Slot)> {
         overflow_lines(self.home.overflow()).find_map(|number| {
             let line = &self.page[HOME_LINES + number];
@@ -842,23 +854,26 @@ impl<'a> Locked<'a> {
     }
 
     /// Empties the key's slot.
+    #[inline]
     pub(crate) fn remove(&mut self, entry: &Entry<'_>) {
         match entry.place {
             Place::Home => self.home.change(|change| change.clear(entry.slot_index)),
-            Place::Overflow(number) => {
-                let mut line = self.overflow_line(number);
-                let home_number = self.hash.home();
-                let last = !line.line().slots().any(|(slot_index, slot)| {
-                    slot_index != entry.slot_index && overflow_home(slot) == home_number
-                });
-                self.home.change(|home| {
-                    line.change(|change| change.clear(entry.slot_index));
-                    if last {
-                        home.set_overflow(number, false);
-                    }
-                });
-            }
+            Place::Overflow(number) => self.remove_beside(number, entry.slot_index),
         }
+    }
+
+    #[cold]
+    fn remove_beside(&mut self, number: usize, slot_index: usize) {
+        let mut line = self.overflow_line(number);
+        let home_number = self.hash.home();
+        let mut others = line.line().slots().filter(|(other, _)| *other != slot_index);
+        let last = !others.any(|(_, slot)| overflow_home(slot) == home_number);
+        self.home.change(|home| {
+            line.change(|change| change.clear(slot_index));
+            if last {
+                home.set_overflow(number, false);
+            }
+        });
     }
 
     /// Runs `change` on the item's mutable words so that no reader pairs old ones with new ones.

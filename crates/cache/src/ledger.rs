@@ -114,6 +114,7 @@ impl Ledger {
     }
 
     /// Notes that a key's item left.
+    #[inline]
     pub(crate) fn note(&self, hash: KeyHash, leaving: &Leaving) {
         let line = self.line(hash);
         let fingerprint = Ledger::fingerprint(hash);
@@ -122,20 +123,16 @@ impl Ledger {
         } else {
             ENTRIES
         };
-        // The key's own entry, else the oldest of those that may be taken.
+        // The key's own entry, else the oldest of those that may be taken, by its word that begins with when: 0 in an empty one.
         let (mut entry, mut oldest) = (&line[0], u64::MAX);
         for (place, other) in line.iter().enumerate() {
-            let head = other[0].load(Ordering::Relaxed);
-            if head != 0 && (head ^ fingerprint) >> FINGERPRINT_SHIFT == 0 {
+            if (other[0].load(Ordering::Relaxed) ^ fingerprint) >> FINGERPRINT_SHIFT == 0 {
                 entry = other;
                 break;
             }
-            let age = match head {
-                0 => 0,
-                _ => 1 + (other[1].load(Ordering::Relaxed) >> 32),
-            };
-            if place < places && age < oldest {
-                (entry, oldest) = (other, age);
+            let facts = other[1].load(Ordering::Relaxed);
+            if place < places && facts < oldest {
+                (entry, oldest) = (other, facts);
             }
         }
         let ttl = leaving.ttl.map_or(NO_TTL, |ttl| short_float(u64::from(ttl)));

@@ -226,11 +226,16 @@ impl Line {
     #[inline]
     pub(crate) fn find_location(&self, location: Location) -> Option<(usize, Slot)> {
         let low = location.0 as u32;
-        let at = (0..SLOTS).find(|&slot| {
-            self.locations[slot].load(Ordering::Relaxed) == low
-                && self.metas[slot].load(Ordering::Relaxed) & LOCATION_HIGH_MASK == (location.0 >> 32) as u16
-        })?;
-        Some((at, Slot::decode(low, self.metas[at].load(Ordering::Relaxed))?))
+        let high = (location.0 >> 32) as u16;
+        for (index, other) in self.locations.iter().enumerate() {
+            if other.load(Ordering::Relaxed) == low {
+                let meta = self.metas[index].load(Ordering::Relaxed);
+                if meta & LOCATION_HIGH_MASK == high {
+                    return Some((index, Slot::decode(low, meta)?));
+                }
+            }
+        }
+        None
     }
 
     /// All filled slots. To be believed only under the lock or after [`Line::unchanged`].

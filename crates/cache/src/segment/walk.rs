@@ -4,10 +4,16 @@ use scrubjay_base::sync::whole::Ordering;
 
 use super::{Heap, PARTS, SEGMENT_START, SegmentId, prefetch};
 use crate::item::{ItemRef, Outline};
-use crate::line::Location;
+use crate::line::{Line, Location};
 
 /// Bytes from an item's start within which its header and a key of usual length end.
 const HEAD_AND_KEY: usize = 48;
+
+/// Bytes up to which an item is small: that many of them are on their way at once that the four next ones are too few.
+const SMALL: usize = 256;
+
+/// How far ahead of small items memory is fetched.
+const BYTES_AHEAD: u32 = 1024;
 
 /// A walk of all items and pieces in a sealed segment, live and dead, that goes on in each part of it in turn and has the
 /// processor fetch what it comes to next.
@@ -54,34 +60,51 @@ impl<'a> Walk<'a> {
         prefetch(at);
         prefetch(at.wrapping_add(HEAD_AND_KEY));
     }
+
+    /// Hints the processor to fetch what lies some small items on, whichever begin there.
+    fn fetch_on(&self, offset: u32) {
+        let at = self.heap.address(self.segment, offset + BYTES_AHEAD);
+        prefetch(at);
+        prefetch(at.wrapping_add(size_of::<Line>()));
+    }
 }
 
 impl<'a> Iterator for Walk<'a> {
     type Item = (Location, ItemRef<'a>, Outline<'a>);
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.count == 0 {
             return None;
         }
-        let part = self.turn;
-        let (offset, end) = self.parts[part];
-        let location = self.heap.location(self.segment, offset);
+        let part = &mut self.parts[self.turn % PARTS];
+        let location = self.heap.location(self.segment, part.0);
         let item = self.heap.item(location);
         let outline = item.outline();
-        let next = offset + self.heap.aligned(outline.len) as u32;
+        part.0 += self.heap.aligned(outline.len) as u32;
+        let (next, end) = *part;
         self.turn += 1;
         if next < end {
-            self.parts[part].0 = next;
             self.fetch(next);
+            if outline.len <= SMALL {
+                self.fetch_on(next);
+            }
         } else {
-            self.count -= 1;
-            self.parts.copy_within(part + 1.., part);
-            self.turn = part;
+            self.end_part();
         }
         if self.turn >= self.count {
             self.turn = 0;
         }
         Some((location, item, outline))
+    }
+}
+
+impl Walk<'_> {
+    /// The part that was walked last is at its end.
+    #[cold]
+    fn end_part(&mut self) {
+        self.parts.copy_within(self.turn.., self.turn - 1);
+        self.turn -= 1;
+        self.count -= 1;
     }
 }
