@@ -2,6 +2,7 @@
 
 pub mod differential;
 pub mod expiry;
+pub mod fill;
 pub mod fuzz;
 pub mod gets;
 pub mod in_process;

@@ -5,7 +5,7 @@ use scrubjay_sim::policy::{self, Plan};
 use scrubjay_sim::runner::{self, Deviations, Remote};
 use scrubjay_sim::script::Script;
 use scrubjay_sim::server::Server;
-use scrubjay_sim::{expiry, gets, instructions, restart, sets};
+use scrubjay_sim::{expiry, fill, gets, instructions, restart, sets};
 
 const USAGE: &str = "usage: scrubjay-sim COMMAND
   script FILE...            run conformance scripts against scrubjay
@@ -19,6 +19,7 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
   curve [--shares ...] [--requests N] [--keys N] SOURCE...
                             what the engine's miss-ratio curve says beside what it misses at those sizes
   expiry                    what it costs to get the bytes of expired items back
+  fill [MIB]                what the bytes of a full cache of so many MiB (16 if not said) are for
   restart [MIB [LENGTH]]    what it costs to take up a cache of so many MiB (1,024 if not said) in values of so many bytes (75
                             if not said), closed or left by the dead
   gets [ITEMS]              what a look-up costs, in processor time, among so many items (20 million if not said)
@@ -40,6 +41,8 @@ fn main() -> std::process::ExitCode {
             print!("{}", expiry::run());
             Ok(())
         }
+        ["fill"] => run_fill("16"),
+        ["fill", mebibytes] => run_fill(mebibytes),
         ["instructions"] => {
             print!("{}", instructions::names());
             Ok(())
@@ -73,6 +76,16 @@ fn run_restart(mebibytes: &str, value_len: &str) -> Result<(), String> {
     let value_len = value_len.parse().ok().filter(|len| lens.contains(len));
     let value_len = value_len.ok_or("restart takes values of 1 to 1,000 bytes")?;
     print!("{}", restart::run(number, value_len)?);
+    Ok(())
+}
+
+fn run_fill(mebibytes: &str) -> Result<(), String> {
+    let number = mebibytes
+        .parse()
+        .ok()
+        .filter(|number| (1..1 << 20).contains(number));
+    let number = number.ok_or_else(|| format!("fill takes MiB from 1 to 1,048,575, not {mebibytes:?}"))?;
+    print!("{}", fill::run(number)?);
     Ok(())
 }
 
