@@ -324,8 +324,9 @@ impl Cache {
     /// What the cache would have missed since start with other memory limits, smallest first; empty for a cache that is
     /// too small to learn from a sample (below 32 MiB).
     pub fn miss_ratio_curve(&self) -> Vec<CurvePoint> {
-        let reads = self.tallies.iter().map(|tally| tally.0.reads.get()).sum();
-        self.eviction.sampler.curve(self.memory_max(), reads)
+        let sum = |count: fn(&Tally) -> u64| self.tallies.iter().map(|tally| count(&tally.0)).sum();
+        let (reads, misses) = (sum(|tally| tally.reads.get()), sum(|tally| tally.misses.get()));
+        self.eviction.sampler.curve(self.memory_max(), reads, misses)
     }
 
     /// Takes `bytes` out of the budget for what others hold, connections for one; segments are given up for it as time
@@ -643,8 +644,11 @@ impl Cache {
 
     /// Moves some pages of the index if a resize is due; returns whether more is to do.
     pub(crate) fn step_index(&self, turn: &Turn<'_>, pages: usize) -> bool {
-        let items = self.items();
-        self.eviction.note_mean_size(self.items_bytes(), items);
+        let (items, live) = (self.items(), self.items_bytes());
+        self.eviction.note_mean_size(live, items);
+        let (_, used) = self.pool.lock().allowed_and_used();
+        let used = u64::from(used) * self.heap.segment_size() as u64;
+        self.eviction.sampler.note_used(live, used);
         if !self.index.wants_step(items) && !self.index.has_leftovers() {
             return false;
         }

@@ -16,6 +16,9 @@ use crate::line::Heat;
 /// Segments that the shadow's bytes are cut into.
 const SEGMENTS: u64 = 512;
 
+/// Places and deadlines that nothing is at any more, beside as many as there are items, before they are swept.
+const SLACK: usize = 64;
+
 /// Classes of density; see `eviction.rs`.
 const CLASSES: usize = 8;
 const CLASS_OF_MEAN: f64 = 3.0;
@@ -94,6 +97,9 @@ pub struct Shadow {
     inserted: u64,
     relocated: u64,
     places: u32,
+    /// Places noted in segments, those that nothing is at any more among them.
+    noted: usize,
+    has_evicted: bool,
     ghost: Ghost,
 }
 
@@ -111,6 +117,8 @@ impl Shadow {
             inserted: 0,
             relocated: 0,
             places: 0,
+            noted: 0,
+            has_evicted: false,
             ghost: Ghost::with_lines(2 * items / 15 + 1),
         }
     }
@@ -123,6 +131,21 @@ impl Shadow {
     /// Whether it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
+    }
+
+    /// Whether it holds the key, which is not read by that.
+    pub(crate) fn holds(&self, hash: u64) -> bool {
+        self.items.contains_key(&hash)
+    }
+
+    /// Whether anything live went for want of room.
+    pub(crate) fn has_evicted(&self) -> bool {
+        self.has_evicted
+    }
+
+    /// Bytes of items that it may hold.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
     }
 
     /// Bytes inserted and bytes relocated since the start.
@@ -183,6 +206,28 @@ impl Shadow {
             self.deadlines.push(Reverse((deadline, hash)));
         }
         self.put(hash, item, self.inflation);
+        if self.noted.max(self.deadlines.len()) > 2 * self.items.len() + SLACK {
+            self.sweep();
+        }
+    }
+
+    /// Forgets the places and deadlines of what is not here any more. Where keys are stored over and over and nothing has to be
+    /// evicted, they would grow without bound.
+    fn sweep(&mut self) {
+        let items = &self.items;
+        for log in &mut self.logs {
+            for segment in &mut *log {
+                let is_here =
+                    |(hash, place): &(u64, u32)| items.get(hash).is_some_and(|item| item.place == *place);
+                segment.keys.retain(is_here);
+            }
+            log.retain(|segment| !segment.keys.is_empty());
+        }
+        self.noted = items.len();
+        let expiring = items.iter().filter(|(_, item)| item.deadline != NEVER);
+        self.deadlines = expiring
+            .map(|(hash, item)| Reverse((item.deadline, *hash)))
+            .collect();
     }
 
     /// The key was deleted.
@@ -229,6 +274,7 @@ impl Shadow {
         self.places = self.places.wrapping_add(1);
         item.place = self.places;
         open.keys.push((hash, self.places));
+        self.noted += 1;
         open.bytes += size;
         open.worth += (base + density) * size as f64;
         self.items.insert(hash, item);
@@ -253,6 +299,7 @@ impl Shadow {
         let segment = self.logs[log].pop_front().expect("its front was looked at");
         let worth = segment.worth / segment.bytes.max(1) as f64;
         let mut evicted = 0;
+        self.noted -= segment.keys.len();
         for (hash, place) in segment.keys {
             if self.items.get(&hash).is_none_or(|item| item.place != place) {
                 continue;
@@ -268,6 +315,7 @@ impl Shadow {
             } else {
                 evicted += u64::from(item.size);
                 self.used -= u64::from(item.size);
+                self.has_evicted = true;
                 self.ghost.put(KeyHash(hash), item.heat.level() + 1);
             }
         }
@@ -282,7 +330,7 @@ impl Shadow {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ageing, Shadow};
+    use super::{Ageing, SLACK, Shadow};
     use crate::item::NEVER;
 
     const AGEING: Ageing = Ageing::slow(0.05);
@@ -305,6 +353,24 @@ mod tests {
         }
         let kept = (0..50).filter(|key| shadow.read(hash(*key), 0)).count();
         assert_eq!(kept, 50, "keys that are read all the time");
+    }
+
+    #[test]
+    fn what_is_stored_over_and_over_takes_no_more_memory() {
+        let mut shadow = Shadow::new(100_000, AGEING, 100);
+        for round in 0..1_000 {
+            (0..50).for_each(|key| shadow.store(hash(key), 100, 1_000_000 + round, round));
+        }
+        assert!(!shadow.has_evicted());
+        assert!(shadow.noted <= 2 * 50 + SLACK && shadow.deadlines.len() <= 2 * 50 + SLACK);
+        let noted: usize = shadow
+            .logs
+            .iter()
+            .flatten()
+            .map(|segment| segment.keys.len())
+            .sum();
+        assert_eq!(noted, shadow.noted);
+        assert!((0..50).all(|key| shadow.read(hash(key), 1_000)));
     }
 
     #[test]

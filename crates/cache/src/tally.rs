@@ -16,6 +16,8 @@ pub(crate) struct Tally {
     found_unread_bytes: Count,
     /// Look-ups.
     pub(crate) reads: Count,
+    /// Of these: those that found nothing.
+    pub(crate) misses: Count,
     pub(crate) created: Count,
     /// Bytes of the items created, with all their pieces, and of those removed.
     pub(crate) created_bytes: Count,

@@ -162,6 +162,9 @@ impl Worker {
         let hash = cache.index.hash(get.key);
         cache.tally(self.member.index).reads.add(1);
         let seen = cache.look(hash, get.key);
+        if seen.is_none() {
+            cache.tally(self.member.index).misses.add(1);
+        }
         cache.eviction.note(hash, self.tick(), || {
             let size = |item: ItemRef<'_>| cache.whole_len(item) as u32;
             Event::Read(

@@ -16,7 +16,7 @@ const USAGE: &str = "usage: scrubjay-sim COMMAND
                             random sessions to scrubjay (or a second memcached) and memcached, replies compared
   policy [--shares 0.05,0.1] [--requests N] [--keys N] [--engine-only] [--svg FILE] SOURCE...
                             miss ratios of eviction policies and of the engine, at shares of each source's footprint
-  curve [--shares ...] [--requests N] [--keys N] SOURCE...
+  curve [--shares ...] [--requests N] [--keys N] [--seeds N] SOURCE...
                             what the engine's miss-ratio curve says beside what it misses at those sizes
   expiry                    what it costs to get the bytes of expired items back
   fill [MIB]                what the bytes of a full cache of so many MiB (16 if not said) are for
@@ -126,6 +126,7 @@ fn plan<'a>(options: &[&'a str]) -> Result<(Plan, Option<&'a str>), String> {
         shares: vec![0.05, 0.1, 0.25, 0.5],
         requests: 4_000_000,
         keys: 600_000,
+        seeds: 1,
         engine_only: false,
     };
     let mut svg = None;
@@ -140,6 +141,7 @@ fn plan<'a>(options: &[&'a str]) -> Result<(Plan, Option<&'a str>), String> {
         match word {
             "--requests" => plan.requests = number()? as usize,
             "--keys" => plan.keys = number()?,
+            "--seeds" => plan.seeds = number()?.max(1),
             "--engine-only" => plan.engine_only = true,
             "--svg" => svg = Some(*words.next().ok_or("--svg takes the name of a file to write")?),
             "--shares" => {

@@ -62,6 +62,8 @@ pub struct Plan {
     pub requests: usize,
     /// Key space of drawn workloads.
     pub keys: u64,
+    /// Curves are asked for with so many seeds of the keys' hashes.
+    pub seeds: u64,
     /// Leave out all but the engine.
     pub engine_only: bool,
 }
@@ -214,6 +216,7 @@ mod tests {
             shares: vec![0.1],
             requests: 100_000,
             keys: 30_000,
+            seeds: 1,
             engine_only: false,
         }
     }

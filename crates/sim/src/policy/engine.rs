@@ -40,15 +40,15 @@ const fn header_len(size: usize, expires: bool) -> usize {
 pub(super) fn run(trace: &Trace, capacity: u64) -> Outcome {
     let factor = CAPACITY_MIN.div_ceil(capacity).max(1);
     if factor > 1 {
-        run_unscaled(&trace.scaled(factor as u32), capacity * factor).0
+        run_unscaled(&trace.scaled(factor as u32), capacity * factor, 0).0
     } else {
-        run_unscaled(trace, capacity).0
+        run_unscaled(trace, capacity, 0).0
     }
 }
 
-/// As [`run`], with the sizes as they are; returns as well what the engine says that it would have missed with other limits.
-pub(super) fn run_unscaled(trace: &Trace, capacity: u64) -> (Outcome, Vec<CurvePoint>) {
-    let mut engine = Engine::new(capacity);
+/// As [`run`], with the sizes as they are and a seed of the keys' hashes; returns as well what the engine says that it would have missed with other limits.
+pub(super) fn run_unscaled(trace: &Trace, capacity: u64, seed: u64) -> (Outcome, Vec<CurvePoint>) {
+    let mut engine = Engine::new(capacity, seed);
     let outcome = play(trace, &mut engine);
     engine.worker.go_idle();
     engine.cache.audit();
@@ -75,11 +75,12 @@ struct Engine {
 }
 
 impl Engine {
-    fn new(capacity: u64) -> Engine {
+    fn new(capacity: u64, seed: u64) -> Engine {
         let config = Config::new(capacity as usize);
         let config = Config {
             item_size_max: ITEM_SIZE_MAX.min(config.memory_max / 2),
             workers_max: 1,
+            hash_seed: config.hash_seed + seed,
             ..config
         };
         let value_max = config.item_size_max - 128;
