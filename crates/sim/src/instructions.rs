@@ -10,6 +10,9 @@ use crate::serving::{START, Serving};
 /// Keys in the cache, and how often a row's requests are made.
 const KEYS: usize = 1000;
 
+/// Keys beside those: as in a cache that is in use for a while, few of all are played by its shadows.
+const KEYS_BESIDE: usize = 20_000;
+
 /// A kind of request: how the `number`-th is written.
 type Write = fn(number: usize) -> Vec<u8>;
 
@@ -68,7 +71,8 @@ pub fn run(name: &str) -> Result<usize, String> {
         let (key, number) = (key(n), n);
         format!("set {key} 0 0 100\r\n{value}\r\nset number:{number} 0 0 3\r\n100\r\n").into_bytes()
     });
-    ask(&mut service, &stores.collect::<Vec<_>>());
+    let beside = (0..KEYS_BESIDE).map(|n| format!("set beside:{n} 0 0 3\r\n100\r\n").into_bytes());
+    ask(&mut service, &beside.chain(stores).collect::<Vec<_>>());
     // Code and tables that are used the first time are not to be counted.
     ask(&mut service, &[write(KEYS)]);
     let inputs: Vec<Vec<u8>> = (0..KEYS).map(write).collect();
