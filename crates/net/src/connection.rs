@@ -280,7 +280,11 @@ impl<D: Driver, S: Service> Connection<D, S> {
                 self.caught_up = readable && !self.has_unsent();
                 Begun::Over(after)
             }
-            Read::End => Begun::Over(After::Close),
+            Read::End => {
+                // The driver may have taken output that has not gone.
+                self.closing = Some(After::Close);
+                Begun::Over(self.settle(lent, After::Close))
+            }
             Read::Failed => Begun::Over(After::Fail),
         }
     }

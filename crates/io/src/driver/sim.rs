@@ -123,6 +123,8 @@ struct Link {
     to_peer: VecDeque<u8>,
     /// What the driver took and did not send yet.
     deferred: VecDeque<u8>,
+    /// All of that since the last wait: whether the connection takes it is not known, and reading goes on.
+    is_queued: bool,
     /// Bytes that the loop read.
     taken: u64,
     ended: bool,
@@ -360,12 +362,15 @@ impl Driver for Sim {
         self.watches.retain(|_, watch| !closed(watch));
         for link in 0..state.links.len() {
             state.send_deferred(link);
+            state.links[link].is_queued = false;
         }
         let until = timeout_ms.map(|ms| clock.now().plus_nanos(u64::from(ms) * 1_000_000));
         loop {
             state.deliver(clock.now());
             for (&token, &watch) in &self.watches {
-                let (readable, writable) = state.is_ready(watch);
+                let (mut readable, writable) = state.is_ready(watch);
+                // A driver that encrypts reads on when there is room to write.
+                readable |= writable && state.draw(256) < u64::from(state.faults.defers);
                 if readable || writable {
                     ready.push(Ready {
                         token,
@@ -466,7 +471,7 @@ impl Driver for Sim {
         if link.reset {
             return Err(ErrorKind::ConnectionReset.into());
         }
-        if !link.deferred.is_empty() {
+        if !link.deferred.is_empty() && !link.is_queued {
             return Err(ErrorKind::WouldBlock.into());
         }
         let there = link.to_loop.len().min(buffer.len());
@@ -497,7 +502,9 @@ impl Driver for Sim {
         let bytes = pieces.iter().flat_map(|piece| piece.iter().copied());
         let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
         if wanted <= DEFERRED_MAX && state.draw(256) < u64::from(state.faults.defers) {
-            state.links[socket.link].deferred.extend(bytes);
+            let link = &mut state.links[socket.link];
+            link.deferred.extend(bytes);
+            link.is_queued = true;
             return Ok(wanted);
         }
         let link = &state.links[socket.link];

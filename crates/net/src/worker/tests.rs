@@ -338,6 +338,32 @@ fn the_last_reply_goes_out_before_a_close() {
 }
 
 #[test]
+fn who_has_said_all_is_told_all() {
+    for defers in [0, 128, 255] {
+        for seed in 0..50 {
+            let faults = Faults {
+                send_buffer: 5,
+                defers,
+                ..Faults::NONE
+            };
+            let setup = Setup::new(seed, faults, NO_LIMITS);
+            let mut worker = setup.worker();
+            let peer = setup.connect();
+            let lines = b"and on\n".repeat(100);
+            peer.send(&lines);
+            peer.end();
+            let mut received = Vec::new();
+            while !peer.is_closed() {
+                turns(&mut worker, 1);
+                received.extend(peer.receive(1 + seed as usize % 4));
+            }
+            received.extend(peer.receive(lines.len()));
+            assert!(received == lines, "{seed}, {defers}: {} bytes", received.len());
+        }
+    }
+}
+
+#[test]
 fn only_idle_connections_time_out() {
     let limits = Limits {
         idle_timeout_secs: 2,
