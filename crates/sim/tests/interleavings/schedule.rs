@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use scrubjay_base::sync::preempt_after;
+use scrubjay_base::sync::{points_left, preempt_after};
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
@@ -48,6 +48,7 @@ pub fn at_accesses(
         shown: shown.to_owned(),
         access: 0,
         preempted: true,
+        left: u64::MAX,
     };
     Runner::new(scheduler, config()).run(model) as u64
 }
@@ -141,6 +142,8 @@ struct OnePreemption {
     access: u64,
     /// The last run was long enough for its preemption.
     preempted: bool,
+    /// Accesses up to its preemption, while it waits for others before that.
+    left: u64,
 }
 
 impl Scheduler for OnePreemption {
@@ -174,10 +177,15 @@ impl Scheduler for OnePreemption {
             return Some(first);
         }
         if current == Some(first) && is_yielding && !self.preempted {
-            self.preempted = true;
+            self.left = points_left();
+            self.preempted = self.left == 0;
             preempt_after(u64::MAX);
         }
-        others(runnable, current).first().copied()
+        let next = others(runnable, current).first().copied();
+        if next == Some(first) && !self.preempted {
+            preempt_after(self.left);
+        }
+        next
     }
 
     fn next_u64(&mut self) -> u64 {
