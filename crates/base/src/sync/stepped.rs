@@ -18,11 +18,6 @@ pub fn preempt_after(points: u64) {
     LEFT.set(points);
 }
 
-/// How many points may still be passed: 0 when a thread is being preempted, more when it gives way by itself.
-pub fn points_left() -> u64 {
-    LEFT.get()
-}
-
 /// A point at which the running thread may be preempted.
 pub fn point() {
     match LEFT.get() {

@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use scrubjay_base::sync::{points_left, preempt_after};
+use scrubjay_base::sync::preempt_after;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
@@ -48,7 +48,6 @@ pub fn at_accesses(
         shown: shown.to_owned(),
         access: 0,
         preempted: true,
-        left: u64::MAX,
     };
     Runner::new(scheduler, config()).run(model) as u64
 }
@@ -142,8 +141,6 @@ struct OnePreemption {
     access: u64,
     /// The last run was long enough for its preemption.
     preempted: bool,
-    /// Accesses up to its preemption, while it waits for others before that.
-    left: u64,
 }
 
 impl Scheduler for OnePreemption {
@@ -177,15 +174,10 @@ impl Scheduler for OnePreemption {
             return Some(first);
         }
         if current == Some(first) && is_yielding && !self.preempted {
-            self.left = points_left();
-            self.preempted = self.left == 0;
+            self.preempted = true;
             preempt_after(u64::MAX);
         }
-        let next = others(runnable, current).first().copied();
-        if next == Some(first) && !self.preempted {
-            preempt_after(self.left);
-        }
-        next
+        others(runnable, current).first().copied()
     }
 
     fn next_u64(&mut self) -> u64 {
