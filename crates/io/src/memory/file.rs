@@ -85,7 +85,9 @@ impl MemoryFile {
     pub fn claim(&self) -> io::Result<Claim> {
         let itself = format!("/proc/self/fd/{}", self.0.as_raw_fd());
         // The standard library sets O_CLOEXEC.
-        let own = OpenOptions::new().read(true).write(true).open(itself)?;
+        let own = OpenOptions::new().read(true).write(true).open(&itself);
+        let own = own
+            .map_err(|why| io::Error::new(why.kind(), format!("{itself}: {why} (is /proc mounted here?)")))?;
         flock(&own, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Claim(own.into()))
     }
