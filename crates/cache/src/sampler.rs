@@ -37,6 +37,9 @@ const BYTES_PER_KEY: usize = 128 << 10;
 const KEYS_MAX: usize = 4096;
 const KEYS_MIN: usize = 256;
 
+/// Keys that a shadow of another size may hold at most: what they say is not much better with more.
+const KEYS_OF_OTHERS_MAX: usize = 512;
+
 /// Bytes that a shadow takes for a key, about.
 const KEY_BYTES: usize = 80;
 
@@ -280,7 +283,7 @@ impl Contest {
 impl Size {
     /// Of a cache with `factor` times the memory of one of `memory_max` bytes.
     fn new(factor: f64, memory_max: usize) -> Size {
-        let keys_max = keys_of(memory_max);
+        let keys_max = keys_of(memory_max).min(KEYS_OF_OTHERS_MAX);
         let own = Own {
             shift: SHIFT_AT_FIRST,
             keys_max,
@@ -389,13 +392,13 @@ fn contest_keys_of(memory_max: usize, factor: f64) -> usize {
     );
     match factor {
         1.0 => own,
-        _ => there.min(own / 2),
+        _ => there.min(own.min(KEYS_OF_OTHERS_MAX) / 2),
     }
 }
 
 /// Bytes that the shadows of a cache of `memory_max` bytes may take.
 pub(crate) fn bytes_of(memory_max: usize) -> usize {
-    let own = (FACTORS.len() - 1) * keys_of(memory_max);
+    let own = (FACTORS.len() - 1) * keys_of(memory_max).min(KEYS_OF_OTHERS_MAX);
     let contests: usize = FACTORS
         .iter()
         .map(|factor| contest_keys_of(memory_max, *factor))
