@@ -37,7 +37,7 @@ const BYTES_PER_KEY: usize = 128 << 10;
 const KEYS_MAX: usize = 4096;
 const KEYS_MIN: usize = 256;
 
-/// Keys that a shadow of another size may hold at most. With half as many, seven of 96 points were more than two off.
+/// Keys that a shadow of another size may hold at most. Without this bound the curve is better, but fewer items fit.
 const KEYS_OF_OTHERS_MAX: usize = 1024;
 
 /// Bytes that a shadow takes for a key, about.
