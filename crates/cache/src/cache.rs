@@ -21,7 +21,7 @@ use crate::ledger::{self, Leaving, Ledger};
 use crate::line::Location;
 use crate::pool::{Born, Pool};
 use crate::reclaim::{Reclaimer, is_held_back};
-use crate::segment::{Append, Heap, SegmentHeader, SegmentId, SegmentState};
+use crate::segment::{Append, Heap, SEGMENT_HEADER_LEN, SegmentId, SegmentState};
 use crate::sizes::{self, Left};
 use crate::tally::Tally;
 use crate::upload::Uploads;
@@ -126,7 +126,7 @@ pub(crate) fn segments_max(memory_max: usize, segment_shift: u32) -> u32 {
 
 /// What a segment takes of the memory limit, its header too.
 pub(crate) fn budget_of_segment(segment_size: usize) -> usize {
-    segment_size + size_of::<SegmentHeader>()
+    segment_size + SEGMENT_HEADER_LEN
 }
 
 impl Cache {
@@ -622,6 +622,7 @@ impl Cache {
         let crowd = drained == DRAINS_PER_MAINTENANCE;
         let resizing = !crowd && self.step_index(&turn, PAGES_PER_MAINTENANCE);
         self.end_finished_flush();
+        self.note_used();
         self.note_state(now);
         self.sum_up(member, now);
         self.epochs.sleep(member);
@@ -629,13 +630,17 @@ impl Cache {
         crowd || resizing
     }
 
-    /// Moves some pages of the index if a resize is due; returns whether more is to do.
-    pub(crate) fn step_index(&self, turn: &Turn<'_>, pages: usize) -> bool {
-        let (items, live) = (self.items(), self.items_bytes());
-        self.eviction.note_mean_size(live, items);
+    /// Tells the shadows how much of the segments in use holds items.
+    fn note_used(&self) {
         let (_, used) = self.pool.lock().allowed_and_used();
         let used = u64::from(used) * self.heap.segment_size() as u64;
-        self.eviction.sampler.note_used(live, used);
+        self.eviction.sampler.note_used(self.items_bytes(), used);
+    }
+
+    /// Moves some pages of the index if a resize is due; returns whether more is to do.
+    pub(crate) fn step_index(&self, turn: &Turn<'_>, pages: usize) -> bool {
+        let items = self.items();
+        self.eviction.note_mean_size(self.items_bytes(), items);
         if !self.index.wants_step(items) && !self.index.has_leftovers() {
             return false;
         }

@@ -58,6 +58,7 @@ pub use error::CacheError;
 pub use restart::Recovered;
 pub use sampler::{AGEINGS, leads};
 pub use scan::{ScanCursor, Scanned};
+pub use segment::SEGMENT_HEADER_LEN;
 pub use segment_map::SegmentView;
 pub use shadow::{Ageing, Shadow};
 pub use superblock::{Cold, Kept, look};

@@ -99,7 +99,10 @@ const BINS: usize = 8;
 /// Parts of one in which worth is kept.
 const WORTH_SCALE: f64 = 65536.0;
 
-const _: () = assert!(size_of::<SegmentHeader>() == 128);
+/// Bytes of the limit that a segment takes beside its items.
+pub const SEGMENT_HEADER_LEN: usize = size_of::<SegmentHeader>();
+
+const _: () = assert!(SEGMENT_HEADER_LEN == 128);
 
 impl SegmentHeader {
     pub(crate) fn state(&self) -> SegmentState {

@@ -6,13 +6,10 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use scrubjay_base::time::Now;
-use scrubjay_cache::{Body, Cache, Config, Get, Store, StoreOutcome, Worker};
+use scrubjay_cache::{Body, Cache, Config, Get, SEGMENT_HEADER_LEN, Store, StoreOutcome, Worker};
 
 /// Bytes of a key.
 const KEY_LEN: usize = 32;
-
-/// Bytes of a segment's header.
-const SEGMENT_HEADER: u64 = 128;
 
 /// Limits' worth of items that are stored, the last of them being looked at this many times: how much is in use goes up and
 /// down with every segment.
@@ -49,7 +46,7 @@ impl Books {
     fn of(cache: &Arc<Cache>, worker: &mut Worker) -> Books {
         let usage = cache.usage();
         let mut books = Books {
-            segment_headers: usage.segments_total * SEGMENT_HEADER,
+            segment_headers: usage.segments_total * SEGMENT_HEADER_LEN as u64,
             index: usage.index_bytes,
             eviction: usage.eviction_bytes,
             ledger: usage.ledger_bytes,
