@@ -12,7 +12,7 @@ pub use loom::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(shuttle)]
 mod stepped;
 #[cfg(shuttle)]
-pub use stepped::{AtomicU16, AtomicU32, AtomicU64, fence, point, preempt_after};
+pub use stepped::{AtomicU16, AtomicU32, AtomicU64, fence, point, points_left, preempt_after};
 #[cfg(shuttle)]
 pub use whole::Ordering;
 

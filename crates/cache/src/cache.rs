@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use scrubjay_base::sync::OwnLine;
 use scrubjay_base::sync::whole::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
+use scrubjay_base::sync::{OwnLine, yield_now};
 use scrubjay_base::time::Now;
 
 use crate::api::{Cause, Config, Refusal, item_size};
@@ -30,8 +30,13 @@ use crate::worker::{Member, Turn, Worker};
 /// Least memory a cache can work with.
 const MEMORY_MIN: usize = 512 << 10;
 
-/// Segments that a cache is cut into, about.
-const SEGMENTS_AIM: usize = 512;
+/// Segments that a cache is cut into, about: those that are kept free and those that are not full are a smaller share of
+/// more. But small segments cut values, and all are looked at when a victim is chosen.
+const SEGMENTS_AIM: std::ops::RangeInclusive<usize> = 512..=2048;
+
+/// Bytes of the limit for each pair of segments, at least: with twice as many, four times as much is looked at for each byte
+/// stored.
+const BYTES_PER_PAIR: usize = 1 << 10;
 
 const SEGMENT_SHIFT_MIN: u32 = 14;
 const SEGMENT_SHIFT_MAX: u32 = 24;
@@ -113,7 +118,8 @@ pub(crate) fn memory_min(config: &Config) -> usize {
 
 /// Segments of a cache that starts with `memory_max` have `1 << this` bytes.
 pub(crate) fn segment_shift(memory_max: usize) -> u32 {
-    (memory_max / SEGMENTS_AIM)
+    let aim = (memory_max / BYTES_PER_PAIR).isqrt();
+    (memory_max / aim.clamp(*SEGMENTS_AIM.start(), *SEGMENTS_AIM.end()))
         .max(1)
         .ilog2()
         .clamp(SEGMENT_SHIFT_MIN, SEGMENT_SHIFT_MAX)
@@ -455,9 +461,14 @@ impl Cache {
             {
                 let mut state = self.pool.lock();
                 if let Some(full) = full {
-                    self.pool.seal(&mut state, &self.heap, &self.epochs, log, full);
+                    self.pool.seal(&mut state, &self.heap, &self.epochs, full);
                 }
-                if self.pool.open_segment(log).is_some() {
+                if let Some(open) = self.pool.open_segment(log) {
+                    if full == Some(open) {
+                        // Whoever closes it says in a moment where it ends.
+                        drop(state);
+                        yield_now();
+                    }
                     return Ok(log);
                 }
                 if !state.may_open()
@@ -489,9 +500,11 @@ impl Cache {
             };
             let mut state = self.pool.lock();
             if let Some(full) = full {
-                self.pool.seal(&mut state, &self.heap, &self.epochs, log, full);
+                self.pool.seal(&mut state, &self.heap, &self.epochs, full);
             }
             if self.pool.open_segment(log).is_some() {
+                drop(state);
+                yield_now();
                 continue;
             }
             let near = self.pool.nearest_open(log);

@@ -6,6 +6,8 @@
 //! priority per byte gives that segment up: what was read there since is appended anew, the rest is evicted and
 //! remembered. How the parts were chosen is told in docs/internals/eviction.md.
 
+use std::ops::Range;
+
 use scrubjay_base::sync::whole::{AtomicU32, AtomicU64, Ordering};
 
 use crate::expiry::{BUCKETS, bucket};
@@ -54,6 +56,12 @@ impl Place {
         let per_byte = self.base - segment.inflation() + f64::from(self.density);
         segment.add_worth(per_byte * len as f64);
     }
+}
+
+/// The logs of all classes, where `log` is one's; `None` if it is a TTL bucket's.
+pub(crate) fn class_logs(log: usize) -> Option<Range<usize>> {
+    let first = log / LOGS_OF_STORED * LOGS_OF_STORED + BUCKETS;
+    (log >= first).then_some(first..first + CLASSES)
 }
 
 /// Reads + 1 per byte of an item of `size` bytes.

@@ -16,7 +16,7 @@ use crate::index::{PUNCH_BATCH, first_pages, grown};
 use crate::item::{Header, NEVER, PIECE_HEADER, ValueShape};
 use crate::ledger;
 use crate::plan::growth::Growth;
-use crate::pool::{AHEAD_MIN, OPEN_MIN, OPEN_SHARE, RESERVE};
+use crate::pool::{OPEN_MIN, OPEN_SHARE, kept_free};
 use crate::segment::{PAGE_SIZE, SEGMENT_START, SegmentHeader, unit_shift};
 use crate::upload::{PIECE_MIN, inline_value_max, is_cut, piece_len_max};
 
@@ -137,6 +137,7 @@ struct Packing {
     memory_max: usize,
     ledger_bytes: usize,
     segment_size: usize,
+    kept_free: u32,
     unit: usize,
     cas: Option<u64>,
     /// Bytes in use of each log's open segment; 0: it has none.
@@ -159,6 +160,7 @@ impl Packing {
             memory_max: config.memory_max,
             ledger_bytes: ledger::bytes_of(config.memory_max, config.ledger_bytes),
             segment_size: 1 << shift,
+            kept_free: kept_free(config),
             unit: 1 << unit_shift(shift, segments_max(config.memory_max, shift)),
             // Numbers of more than four bytes come after four thousand million modifications.
             cas: config.cas.then_some(0),
@@ -316,8 +318,7 @@ impl Packing {
         let beside = pages * PAGE_SIZE + eviction::bytes_of(self.memory_max) + self.ledger_bytes;
         let left = self.memory_max.saturating_sub(beside);
         let allowed = (left / budget_of_segment(self.segment_size)) as u32;
-        // Opening a segment that leaves no more free ones than these makes room for the next; until then one is empty.
-        let full = allowed.saturating_sub(RESERVE + AHEAD_MIN);
+        let full = allowed.saturating_sub(self.kept_free);
         let logs = self.open.iter().filter(|&&used| used > 0).count() as u32;
         let open_max = (allowed / OPEN_SHARE).max(OPEN_MIN);
         // Any other log's open segment is half full in the mean.

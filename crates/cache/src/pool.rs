@@ -9,28 +9,40 @@
 use scrubjay_base::sync::whole::{AtomicU32, Mutex, MutexGuard, Ordering};
 use std::collections::VecDeque;
 
+use crate::api::Config;
 use crate::epoch::Epochs;
-use crate::eviction::LOGS;
+use crate::eviction::{LOGS, class_logs};
 use crate::huge::Ranges;
 use crate::segment::{Heap, SegmentId, SegmentState};
 
 /// Segments that only reclamation may take, so that it can always move live items out of a victim.
-pub(crate) const RESERVE: u32 = 2;
+const RESERVE: u32 = 2;
 
-/// Segments beyond the reserve that are made free before they are needed, at least.
-pub(crate) const AHEAD_MIN: u32 = 1;
+/// Segments beyond the reserve that are made free before they are needed where nothing may be evicted: what compaction cannot
+/// move must not go.
+const AHEAD_WITHOUT_EVICTION: u32 = 1;
 
 /// At most this share of all (one over it) is made free ahead, when workers had to wait for memory.
 const AHEAD_SHARE: u32 = 32;
 
+/// A wait is put up with if so many segments were taken since the last one: a segment that is kept free all the time costs more.
+const TAKEN_PER_WAIT: u32 = 32;
+
 /// Segments taken without a wait after which one less is made free ahead.
-const TAKEN_PER_DECAY: u32 = 256;
+const TAKEN_PER_DECAY: u32 = 64;
 
 /// At most this share of all segments may be open.
 pub(crate) const OPEN_SHARE: u32 = 16;
 
 /// Logs that may have an open segment however small the cache is.
 pub(crate) const OPEN_MIN: u32 = 4;
+
+/// When so many segments (all of them over this) were sealed while nothing came to a class's open one, another class takes
+/// it over. Which class items of a size belong to changes with the mean size, and left open segments behind.
+const IDLE_SHARE: u32 = 16;
+
+/// Of a segment that is taken over at most so much is filled (one over it).
+const FILLED_SHARE: usize = 4;
 
 /// Emptied segments may wait for slow readers up to this share of all (one over it), and up to this many.
 const HELD_SHARE: u32 = 16;
@@ -57,6 +69,15 @@ pub(crate) struct Pool {
     state: Mutex<State>,
 }
 
+/// An open segment when it was looked at.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    segment: u32,
+    left: usize,
+    /// How many segments had been sealed.
+    sealed_order: u64,
+}
+
 /// What the lock guards.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -68,14 +89,18 @@ pub(crate) struct State {
     untouched: u32,
     /// Segments that no slot points into, in the order in which they were retired.
     retired: VecDeque<SegmentId>,
-    /// How many segments beyond the reserve are made free before they are needed. Rises with every wait, falls slowly.
+    /// How many segments beyond the reserve are made free before they are needed. Rises when waits follow each other
+    /// closely, falls slowly to the second number.
     ahead: u32,
+    ahead_min: u32,
     taken_without_wait: u32,
     /// Segments in any state but free.
     used: u32,
     /// How many segments may be used.
     allowed: u32,
     open: u32,
+    /// Each log's open segment when it was last found to have become fuller.
+    seen: Box<[Seen]>,
     sealed_order: u64,
     /// Given to the next segment that is opened.
     pub(crate) next_incarnation: u64,
@@ -86,8 +111,17 @@ pub(crate) struct State {
     pub(crate) ranges: Ranges,
 }
 
+fn ahead_min(config: &Config) -> u32 {
+    if config.evict { 0 } else { AHEAD_WITHOUT_EVICTION }
+}
+
+/// Segments that a cache keeps free when it is full and nobody has to wait.
+pub(crate) fn kept_free(config: &Config) -> u32 {
+    RESERVE + ahead_min(config)
+}
+
 impl Pool {
-    pub(crate) fn new(heap: &Heap, lock_memory: bool) -> Pool {
+    pub(crate) fn new(heap: &Heap, config: &Config) -> Pool {
         Pool {
             open: (0..LOGS).map(|_| AtomicU32::new(NONE)).collect(),
             state: Mutex::new(State {
@@ -95,14 +129,24 @@ impl Pool {
                 parked: Vec::new(),
                 untouched: 0,
                 retired: VecDeque::new(),
-                ahead: AHEAD_MIN,
+                ahead: ahead_min(config),
+                ahead_min: ahead_min(config),
                 taken_without_wait: 0,
                 used: 0,
                 allowed: 0,
                 open: 0,
+                seen: vec![
+                    Seen {
+                        segment: NONE,
+                        left: 0,
+                        sealed_order: 0
+                    };
+                    LOGS
+                ]
+                .into(),
                 sealed_order: 0,
                 next_incarnation: 1,
-                lock_memory,
+                lock_memory: config.lock_memory,
                 locks_refused: 0,
                 ranges: Ranges::new(heap),
             }),
@@ -111,8 +155,8 @@ impl Pool {
 
     /// The pool by the segments' headers, which nobody else uses; `None` if they cannot be. Free segments give their memory
     /// back, for nobody knows how much of it they have.
-    pub(crate) fn resume(heap: &Heap, lock_memory: bool) -> Option<Pool> {
-        let pool = Pool::new(heap, lock_memory);
+    pub(crate) fn resume(heap: &Heap, config: &Config) -> Option<Pool> {
+        let pool = Pool::new(heap, config);
         let mut state = pool.lock();
         for segment in (0..heap.segments_max()).map(SegmentId) {
             let header = heap.header(segment);
@@ -182,7 +226,39 @@ impl Pool {
             .find(|&near| self.open[near].load(Ordering::Relaxed) != NONE)
     }
 
-    /// Takes a free segment and opens it for `log`, which has none. `for_reclaim` may use the reserve.
+    /// Another class's open segment to which nothing has come for long: it is `log`'s now, which has none.
+    fn take_over(&self, state: &mut State, heap: &Heap, log: usize, inflation: f64) -> Option<SegmentId> {
+        let (size, seals) = (heap.segment_size(), u64::from(state.allowed / IDLE_SHARE));
+        let mut nearest: Option<(usize, SegmentId)> = None;
+        for other in class_logs(log)? {
+            let Some(segment) = self.open_segment(other) else {
+                continue;
+            };
+            let left = heap.left(segment);
+            let seen = &mut state.seen[other];
+            if (seen.segment, seen.left) != (segment.0, left) {
+                *seen = Seen {
+                    segment: segment.0,
+                    left,
+                    sealed_order: state.sealed_order,
+                };
+            } else if state.sealed_order - seen.sealed_order >= seals
+                && left >= size - size / FILLED_SHARE
+                && nearest.is_none_or(|(near, _)| other.abs_diff(log) < near.abs_diff(log))
+            {
+                nearest = Some((other, segment));
+            }
+        }
+        let (from, segment) = nearest?;
+        // Who is about to put something there for the other class does so all the same.
+        self.open[from].store(NONE, Ordering::Relaxed);
+        heap.header(segment).take_over(log, inflation);
+        self.open[log].store(segment.0, Ordering::Release);
+        Some(segment)
+    }
+
+    /// Opens a segment for `log`, which has none: another class's that is idle, else a free one. `for_reclaim` may use the
+    /// reserve.
     pub(crate) fn open(
         &self,
         state: &mut State,
@@ -192,6 +268,10 @@ impl Pool {
         for_reclaim: bool,
     ) -> Option<SegmentId> {
         debug_assert_eq!(self.open[log].load(Ordering::Relaxed), NONE);
+        let idle = self.take_over(state, heap, log, born.inflation);
+        if idle.is_some() {
+            return idle;
+        }
         let segment = state.take(heap, for_reclaim)?;
         heap.forget_sum(segment);
         heap.header(segment)
@@ -202,20 +282,15 @@ impl Pool {
         Some(segment)
     }
 
-    /// Seals the closed segment `segment` of `log`; nothing if that has happened already.
-    pub(crate) fn seal(
-        &self,
-        state: &mut State,
-        heap: &Heap,
-        epochs: &Epochs,
-        log: usize,
-        segment: SegmentId,
-    ) {
-        if self.open[log].load(Ordering::Relaxed) != segment.0 {
+    /// Seals the closed segment `segment`; nothing if that has happened already, or while whoever closes it has not said yet
+    /// where it ends: then that one seals it.
+    pub(crate) fn seal(&self, state: &mut State, heap: &Heap, epochs: &Epochs, segment: SegmentId) {
+        let header = heap.header(segment);
+        let log = header.log();
+        if self.open[log].load(Ordering::Relaxed) != segment.0 || !header.is_closed() {
             return;
         }
         self.open[log].store(NONE, Ordering::Relaxed);
-        let header = heap.header(segment);
         state.sealed_order += 1;
         state.open -= 1;
         header.sealed_order.store(state.sealed_order, Ordering::Relaxed);
@@ -236,7 +311,7 @@ impl Pool {
         for log in 0..LOGS {
             if let Some(segment) = self.open_segment(log).filter(|&segment| which(segment)) {
                 heap.close(segment);
-                self.seal(state, heap, epochs, log, segment);
+                self.seal(state, heap, epochs, segment);
                 sealed += 1;
             }
         }
@@ -252,8 +327,10 @@ impl State {
 
     /// A worker needs memory and has to wait until others have passed a quiet moment.
     pub(crate) fn note_wait(&mut self) {
+        if self.taken_without_wait < TAKEN_PER_WAIT {
+            self.ahead = (self.ahead + 1).min((self.allowed / AHEAD_SHARE).max(1));
+        }
         self.taken_without_wait = 0;
-        self.ahead = (self.ahead + 1).min((self.allowed / AHEAD_SHARE).max(AHEAD_MIN));
     }
 
     /// Whether so few segments are free, or will be in a moment, that the next one should be made free now: then nobody
@@ -317,10 +394,9 @@ impl State {
             Some(fresh)
         })?;
         self.used += 1;
-        self.taken_without_wait += 1;
-        if self.taken_without_wait >= TAKEN_PER_DECAY {
-            self.taken_without_wait = 0;
-            self.ahead = self.ahead.saturating_sub(1).max(AHEAD_MIN);
+        self.taken_without_wait = self.taken_without_wait.saturating_add(1);
+        if self.taken_without_wait.is_multiple_of(TAKEN_PER_DECAY) {
+            self.ahead = self.ahead.saturating_sub(1).max(self.ahead_min);
         }
         Some(segment)
     }

@@ -144,7 +144,10 @@ impl Cache {
         match self.reclaim_one(turn, &mut reclaimer, &survey) {
             Step::Emptied => {
                 self.epochs.announce(turn.member);
-                self.pool.lock().free_retired(&self.heap, &self.epochs);
+                let mut state = self.pool.lock();
+                if let (0, 1..) = state.free_retired(&self.heap, &self.epochs) {
+                    state.note_wait();
+                }
                 Ok(())
             }
             Step::Wait => {
@@ -264,17 +267,17 @@ impl Cache {
             }
         };
         let heads = survey.oldest.iter().enumerate().filter_map(|(log, oldest)| {
-            let sealed = oldest.map(|(segment, order)| (segment, worth(segment, order), None));
+            let sealed = oldest.map(|(segment, order)| (segment, worth(segment, order), false));
             sealed.or_else(|| {
                 let open = self.pool.open_segment(log)?;
                 let is_used = self.heap.header(open).used() > 0;
-                is_used.then(|| (open, worth(open, newest), Some(log)))
+                is_used.then(|| (open, worth(open, newest), true))
             })
         });
-        let (segment, _, open_in) = heads.min_by(|one, other| one.1.total_cmp(&other.1))?;
-        if let Some(log) = open_in {
+        let (segment, _, is_open) = heads.min_by(|one, other| one.1.total_cmp(&other.1))?;
+        if is_open {
             if self.heap.close(segment) {
-                self.pool.seal(&mut state, &self.heap, &self.epochs, log, segment);
+                self.pool.seal(&mut state, &self.heap, &self.epochs, segment);
             }
             return Some(Least::Closed);
         }

@@ -107,7 +107,7 @@ impl Cache {
         });
         let beginning = Beginning {
             index,
-            pool: Pool::new(&heap, config.lock_memory),
+            pool: Pool::new(&heap, &config),
             found: Saved::default(),
             opened: Now::default(),
         };
@@ -161,8 +161,7 @@ impl Cache {
             None => recovery::recover(&heap, &index, tick(opened))
                 .ok_or_else(|| damaged("its index and its segments contradict each other"))?,
         };
-        let pool =
-            Pool::resume(&heap, config.lock_memory).ok_or_else(|| damaged("its segments cannot be"))?;
+        let pool = Pool::resume(&heap, &config).ok_or_else(|| damaged("its segments cannot be"))?;
         let recovered = Recovered {
             clean,
             items: found.items.items,

@@ -148,6 +148,14 @@ impl SegmentHeader {
         self.log.load(Ordering::Relaxed) as usize
     }
 
+    /// It goes to another log. What is in it counts for nothing there: a log gives up its oldest segment only, and one that is
+    /// worth more than the others would keep all of them.
+    pub(crate) fn take_over(&self, log: usize, inflation: f64) {
+        self.log.store(log as u32, Ordering::Relaxed);
+        self.inflation.store(inflation.to_bits(), Ordering::Relaxed);
+        self.worth.store(0, Ordering::Relaxed);
+    }
+
     pub(crate) fn opened_tick(&self) -> u32 {
         self.opened_tick.load(Ordering::Relaxed)
     }

@@ -18,6 +18,11 @@ pub fn preempt_after(points: u64) {
     LEFT.set(points);
 }
 
+/// Points that the running thread passes before it is preempted: at 0 it gives way because it has to, else because it waits.
+pub fn points_left() -> u64 {
+    LEFT.get()
+}
+
 /// A point at which the running thread may be preempted.
 pub fn point() {
     match LEFT.get() {

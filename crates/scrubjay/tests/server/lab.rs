@@ -77,12 +77,13 @@ fn expire_shows_dead_bytes() {
         (&second["evicted"], &second["readable_of_stage_2"]),
         (&0.into(), &31_506.into())
     );
-    let percent = &found[1]["stage_4_9950_x_1024_ttl_0"]["readable_percent_of_the_limit"];
-    // Aimed at: 92. Which items are moved depends on when the background comes by: runs give 91.8 to 92.3.
-    assert!(
-        percent.as_f64().is_some_and(|percent| percent >= 91.5),
-        "{percent}"
-    );
+    for stage in ["stage_3_9950_x_1024_ttl_0", "stage_4_9950_x_1024_ttl_0"] {
+        let percent = &found[1][stage]["readable_percent_of_the_limit"];
+        assert!(
+            percent.as_f64().is_some_and(|percent| percent >= 92.0),
+            "{stage}: {percent}"
+        );
+    }
 }
 
 fn lasting_items_survive_short_lived_ones() {

@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use scrubjay_base::sync::preempt_after;
+use scrubjay_base::sync::{points_left, preempt_after};
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
@@ -174,6 +174,10 @@ impl Scheduler for OnePreemption {
             return Some(first);
         }
         if current == Some(first) && is_yielding && !self.preempted {
+            if points_left() > 0 {
+                // It waits: nobody else has begun, so it is for what comes of itself.
+                return current;
+            }
             self.preempted = true;
             preempt_after(u64::MAX);
         }
