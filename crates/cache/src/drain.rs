@@ -3,6 +3,8 @@
 //! Nobody has looked at most of it for a long time, so the time goes into waiting for memory: the segment is walked in
 //! several parts at once, and lines of index and ledger are fetched while those of items before are worked on.
 
+use std::ptr;
+
 use scrubjay_base::sync::whole::Ordering;
 
 use crate::api::Cause;
@@ -168,9 +170,7 @@ impl<'a> Drain<'a> {
             drop(locked);
             return self.bury(entry, cause, now.len);
         }
-        // A chained item is judged by its first piece, and its head goes along.
-        let judged = !item.is_chained();
-        if let Some(cause) = self.refused(entry).filter(|_| judged) {
+        if let Some(cause) = self.refused(entry) {
             locked.remove(entry);
             drop(locked);
             self.note_evicted(entry);
@@ -196,10 +196,10 @@ impl<'a> Drain<'a> {
         };
         copy.take_over(item);
         cache.change_expiring(new, item.len(), place.deadline, item.deadline());
-        let heat = if judged {
-            kept_heat(self.mercy, &entry)
-        } else {
+        let heat = if item.is_chained() {
             entry.heat
+        } else {
+            kept_heat(self.mercy, &entry)
         };
         locked.replace(&entry, new, heat);
         drop(locked);
@@ -207,12 +207,21 @@ impl<'a> Drain<'a> {
     }
 
     /// Why a live item has to go, if it has.
+    ///
+    /// A chained one is judged with the segment of its first piece, whichever part the walk comes to first there; where
+    /// only other parts are, they stay with it.
     fn refused(&self, entry: &Entry<'_>) -> Option<Cause> {
         let keeps = entry.heat.hit && (!self.is_strict || entry.heat.reads() > 1);
         match self.mercy {
-            Mercy::All => None,
-            Mercy::Read(cause) => (!keeps).then_some(cause),
+            Mercy::Read(cause) if !keeps && self.is_judged_here(entry.item) => Some(cause),
+            Mercy::All | Mercy::Read(_) => None,
         }
+    }
+
+    fn is_judged_here(&self, item: ItemRef<'_>) -> bool {
+        let heap = &self.cache.heap;
+        let is_here = |piece: Piece| ptr::eq(heap.header(heap.segment_of(piece.location)), self.segment);
+        !item.is_chained() || item.pieces().next().is_some_and(is_here)
     }
 
     /// Counts an item of this segment that no slot points at any more. The segment's bins of deadlines are let be: nobody asks
@@ -300,8 +309,8 @@ impl<'a> Drain<'a> {
             drop(locked);
             return cache.bury(turn, &entry, cause);
         }
-        let judged = entry.item.pieces().next() == Some(old);
-        if let Some(cause) = self.refused(&entry).filter(|_| judged) {
+        let is_first = entry.item.pieces().next() == Some(old);
+        if let Some(cause) = self.refused(&entry) {
             locked.remove(&entry);
             drop(locked);
             self.note_evicted(&entry);
@@ -322,7 +331,7 @@ impl<'a> Drain<'a> {
         // The owner itself may have moved; a copy that is still being made takes its table under this lock.
         let moved = locked.find_by(owns).is_some_and(|entry| {
             cache.change_expiring(new.location, piece.len(), place.deadline, entry.item.deadline());
-            if judged {
+            if is_first {
                 locked.replace(&entry, entry.location, kept_heat(self.mercy, &entry));
             }
             locked.change_in_place(|| entry.item.replace_piece(old, new))

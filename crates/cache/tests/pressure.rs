@@ -329,6 +329,40 @@ fn large_values_are_kept_in_pieces_and_survive_compaction() {
 }
 
 #[test]
+fn values_in_pieces_fill_a_cache_and_leave_it_as_a_whole() {
+    let memory_max: usize = 64 << 20;
+    let whole = value(0, 0, 100_000);
+    let cache = cache(memory_max);
+    let mut worker = cache.worker();
+    let count = 4 * memory_max / whole.len();
+    for number in 0..count as u64 {
+        let mut upload = worker.begin_upload(whole.len(), 0);
+        for chunk in whole.chunks(16_000) {
+            worker.begin_turn(Now::from_secs(1 + number / 100));
+            upload.write(&mut worker, chunk).unwrap();
+        }
+        let outcome = worker.store(Store {
+            value: Body::Upload(upload),
+            ..store(&number.to_be_bytes(), b"", 0)
+        });
+        assert!(matches!(outcome, StoreOutcome::Stored { .. }));
+        if number % 100 == 0 {
+            cache.maintain(Now::from_secs(1 + number / 100));
+        }
+    }
+    cache.audit();
+    let (kept, moved) = (cache.usage().item_bytes, cache.counters().relocated_bytes);
+    assert!(
+        kept as usize > memory_max / 100 * 94,
+        "{kept} of {memory_max} bytes hold items"
+    );
+    assert!(
+        moved as usize * 50 < count * whole.len(),
+        "{moved} bytes were moved"
+    );
+}
+
+#[test]
 fn uploads_hold_at_most_a_quarter_and_the_longest_idle_one_is_cut_off() {
     let cache = Cache::new(Config {
         item_size_max: 4 << 20,
