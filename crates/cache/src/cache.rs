@@ -38,6 +38,9 @@ const SEGMENTS_AIM: std::ops::RangeInclusive<usize> = 512..=2048;
 /// stored.
 const BYTES_PER_PAIR: usize = 1 << 10;
 
+/// Memory counts as free while so much of it (one over it) is.
+const FREE_SHARE: u32 = 16;
+
 const SEGMENT_SHIFT_MIN: u32 = 14;
 const SEGMENT_SHIFT_MAX: u32 = 24;
 
@@ -631,6 +634,8 @@ impl Cache {
         self.pool.lock().free_retired(&self.heap, &self.epochs);
         self.lower_to_limit(&turn, &mut reclaimer);
         drop(reclaimer);
+        self.index
+            .note_load(self.items(), turn.tick, self.has_free_memory());
         // When a crowd dies, the index shrinks after it, and moves only what is left.
         let crowd = drained == DRAINS_PER_MAINTENANCE;
         let resizing = !crowd && self.step_index(&turn, PAGES_PER_MAINTENANCE);
@@ -641,6 +646,12 @@ impl Cache {
         self.epochs.sleep(member);
         self.take_huge_pages(now);
         crowd || resizing
+    }
+
+    /// Whether so much memory is free that nobody will have to make room soon.
+    fn has_free_memory(&self) -> bool {
+        let (allowed, used) = self.pool.lock().allowed_and_used();
+        used < allowed - allowed / FREE_SHARE
     }
 
     /// Tells the shadows how much of the segments in use holds items.

@@ -2,7 +2,8 @@
 
 use scrubjay_base::sync::whole::Ordering;
 
-use super::{Geometry, HOME_LINES, Index, KeyHash, Resize, overflow_home};
+use super::resize::Resize;
+use super::{Geometry, HOME_LINES, Index, KeyHash, overflow_home};
 use crate::item::ItemRef;
 use crate::line::{Line, Location, Slot};
 use crate::segment::{Heap, PAGE_LINES};

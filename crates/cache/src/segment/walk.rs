@@ -9,8 +9,8 @@ use crate::line::{Line, Location};
 /// Bytes from an item's start within which its header and a key of usual length end.
 const HEAD_AND_KEY: usize = 48;
 
-/// Bytes up to which an item is small: that many of them are on their way at once that the four next ones are too few.
-const SMALL: usize = 256;
+/// Bytes up to which an item is small: so many of them are come to in a microsecond that the four next ones are too few.
+const SMALL: usize = 512;
 
 /// How far ahead of small items memory is fetched.
 const BYTES_AHEAD: u32 = 1024;
