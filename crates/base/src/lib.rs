@@ -1,5 +1,6 @@
 //! Types that every crate shares and that know neither the operating system nor a domain word.
 
+pub mod allowance;
 pub mod bytes;
 pub mod number;
 pub mod ring;
