@@ -6,6 +6,7 @@ const PERIOD = 2;
 const STATES = {
   conn_listening: "listens", conn_new_cmd: "new", conn_read: "waits for a request", conn_nread: "a request is arriving",
   conn_parse_cmd: "is answered", conn_mwrite: "takes its replies", conn_closing: "is closing",
+  conn_held_back: "waits: too many requests",
 };
 
 let turns = 0;

@@ -55,6 +55,8 @@ pub fn serve(
         refusal: Some(REFUSAL),
         connections_per_address: CONNECTIONS_PER_ADDRESS,
         refusal_of_address: REFUSAL,
+        requests_per_address: 0,
+        requests_per_user: 0,
         idle_timeout_secs: TIMEOUT_SECS,
         busy_poll_micros: 0,
     };

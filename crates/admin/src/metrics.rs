@@ -201,6 +201,16 @@ const METRICS: &[Metric] = &[
         "Logins refused because the user had as many connections as it may",
     ),
     counter(
+        "scrubjay_connections_held_by_address",
+        Of("held_by_address"),
+        "Times that a connection was not read for a while because its address asked too much",
+    ),
+    counter(
+        "scrubjay_connections_held_by_user",
+        Of("held_by_user"),
+        "Times that a connection was not read for a while because its user asked too much",
+    ),
+    counter(
         "scrubjay_connections_closed_for_memory",
         Of("connection_memory_kicks"),
         "Connections closed because together they held too much",

@@ -236,6 +236,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
     pub(crate) fn state(&self) -> State {
         match () {
             () if self.closing.is_some() => State::Closing,
+            () if self.is_held_back() => State::HeldBack,
             () if self.has_unsent() => State::Sending,
             () if self.has_work() => State::Working,
             () if self.leftover_len() > 0 => State::Receiving,
@@ -246,7 +247,7 @@ impl<D: Driver, S: Service> Connection<D, S> {
 
     /// Whether it is to have a turn without new input.
     pub(crate) fn has_more_to_do(&self) -> bool {
-        self.sends || (self.has_work() && !self.is_fed() && !self.has_unsent())
+        self.sends || (self.has_work() && !self.is_fed() && !self.has_unsent() && !self.is_held_back())
     }
 
     /// Sends what waits, of which a turn writes `share` bytes at most, and reads once if that is allowed.
@@ -257,15 +258,29 @@ impl<D: Driver, S: Service> Connection<D, S> {
         readable: bool,
         share: &mut usize,
     ) -> Begun {
-        self.caught_up = false;
-        if self.has_unsent() {
-            // Its input waits until it takes its replies.
-            match (self.send_unsent(lent, share), self.closing) {
-                (Sent::All, Some(after)) => return Begun::Over(self.settle(lent, after)),
-                (Sent::All, None) => {}
-                (unfinished, _) => return Begun::Over(self.after_sending_part(lent, unfinished)),
-            }
+        match self.send_waiting(lent, share) {
+            Some(after) => Begun::Over(after),
+            None => self.receive(lent, buffer, readable),
         }
+    }
+
+    /// Sends what waits, of which a turn writes `share` bytes at most. `None` if nothing waits any more: its input may be
+    /// [received](Connection::receive).
+    pub(crate) fn send_waiting(&mut self, lent: &mut Lent<'_, D>, share: &mut usize) -> Option<After> {
+        self.caught_up = false;
+        if !self.has_unsent() {
+            return None;
+        }
+        // Its input waits until it takes its replies.
+        match (self.send_unsent(lent, share), self.closing) {
+            (Sent::All, Some(after)) => Some(self.settle(lent, after)),
+            (Sent::All, None) => None,
+            (unfinished, _) => Some(self.after_sending_part(lent, unfinished)),
+        }
+    }
+
+    /// Reads once, if that is allowed.
+    pub(crate) fn receive(&mut self, lent: &mut Lent<'_, D>, buffer: &mut [u8], readable: bool) -> Begun {
         // While it waits for an answer it is read from, lest its input wake the worker time and again; but not on and on.
         let is_full = self.next == Next::Later && self.leftover_len() > LEFTOVER_MAX;
         let read = match readable && !matches!(self.next, Next::Again | Next::Rest | Next::Soon) && !is_full {
@@ -368,6 +383,26 @@ impl<D: Driver, S: Service> Connection<D, S> {
             }
             (unfinished, _) => self.after_sending_part(lent, unfinished),
         }
+    }
+
+    /// Ends a turn in which its input is left where it is, until it is given another. What the driver has taken goes first: until
+    /// then it is not held back.
+    pub(crate) fn hold_back(&mut self, lent: &mut Lent<'_, D>) -> After {
+        match self.flush(lent) {
+            Sent::All => self.wait_for(lent, Interest::Neither),
+            Sent::Failed => After::Fail,
+            Sent::Part | Sent::Share => self.wait_for(lent, Interest::Write),
+        }
+    }
+
+    /// It is not held back any more.
+    pub(crate) fn go_on_reading(&mut self, lent: &mut Lent<'_, D>) -> After {
+        self.wait_for(lent, Interest::Read)
+    }
+
+    /// Whether its input is left where it is, as its user or its address has asked too much.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.interest == Interest::Neither
     }
 
     /// Gives back what is not needed to wait; the end of a turn.

@@ -1,5 +1,6 @@
 //! What the event loop counts, and how it is told to stop.
 
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -21,6 +22,12 @@ pub struct Counters {
     pub rejected_connections: AtomicU64,
     /// Connections refused because their address had as many as it may.
     pub rejected_by_address: AtomicU64,
+    /// Connections held back because their address asked too much.
+    pub held_by_address: HeldBack,
+    /// Connections held back because their user asked too much.
+    pub held_by_user: HeldBack,
+    /// The first address of which one was held back since somebody last asked.
+    pub(crate) address_held: Mutex<Option<IpAddr>>,
     /// Times that accepting was stopped because of the limit.
     pub listen_disabled_num: AtomicU64,
     /// Microseconds for which accepting was stopped, up to when it last began again.
@@ -38,6 +45,15 @@ pub struct Counters {
     udp: [OwnLine<Udp>; TRAFFIC_CELLS],
     /// Times that a connection had to wait for its next turn although it had more to do.
     pub conn_yields: AtomicU64,
+}
+
+/// Connections that were not read because somebody asked too much. Written when one is held back and when it goes on.
+#[derive(Debug, Default)]
+pub struct HeldBack {
+    /// How often.
+    pub times: AtomicU64,
+    /// For how many microseconds, together.
+    pub micros: AtomicU64,
 }
 
 /// Workers beyond this many share cells with others; the sums stay right.
@@ -89,6 +105,19 @@ impl UdpCounts {
 }
 
 impl Counters {
+    pub(crate) fn note_address_held(&self, address: Option<IpAddr>) {
+        let mut held = self.address_held.lock().expect("nothing panics under this lock");
+        *held = held.or(address);
+    }
+
+    /// An address of which a connection was held back since the last call of this.
+    pub fn take_address_held(&self) -> Option<IpAddr> {
+        self.address_held
+            .lock()
+            .expect("nothing panics under this lock")
+            .take()
+    }
+
     pub(crate) fn add_datagrams(&self, worker: usize, counts: &Counts) {
         let cell = &self.udp[worker % TRAFFIC_CELLS].0;
         for (sum, count) in [

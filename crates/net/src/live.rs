@@ -45,6 +45,13 @@ impl<T: Clone> Live<T> {
     }
 }
 
+impl<T> Seen<T> {
+    /// Another number after each change.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+}
+
 impl<T: Clone> Seen<T> {
     /// Takes over what is newer; whether there was anything.
     #[inline]

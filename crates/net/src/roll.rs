@@ -28,6 +28,8 @@ pub enum State {
     Receiving,
     /// A request is being answered.
     Working,
+    /// Its user or its address has asked too much, and it is not read until they may ask again.
+    HeldBack,
     /// The peer has not taken all replies.
     Sending,
     /// It will be closed when the peer has taken all replies.

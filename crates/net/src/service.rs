@@ -1,5 +1,6 @@
 //! The seam between the event loop and what it serves: bytes in, bytes out, no sockets.
 
+use scrubjay_base::allowance::Allowance;
 use scrubjay_base::time::Now;
 
 use crate::output::Output;
@@ -78,6 +79,22 @@ pub trait Service {
     /// What the last of the requests handled since the last call of this was, by a number of the service's own; 0 if there was none.
     fn last_asked(&self) -> u8 {
         0
+    }
+
+    /// How many requests were handled since the last call of this, as they are counted where their rate is limited.
+    fn take_asked(&self) -> u64 {
+        0
+    }
+
+    /// What the user of a session may still ask, shared by all sessions of that user; `None` if there is no user.
+    fn allowance<'a>(&self, session: &'a Self::Session) -> Option<&'a Allowance> {
+        let _ = session;
+        None
+    }
+
+    /// A connection is held back because the user of its session has asked too much.
+    fn held_back(&self, session: &Self::Session) {
+        let _ = session;
     }
 
     /// Handles as many requests as `input` holds, in order, and appends their replies to `output`.

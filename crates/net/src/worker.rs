@@ -12,6 +12,7 @@ use scrubjay_io::driver::{Driver, Ready};
 use self::accept::Mailbox;
 use self::busy_poll::BusyPoll;
 use self::group::{Group, Turn};
+use self::rates::{Queue, Rates};
 use crate::addresses::Addresses;
 use crate::carried::Carried;
 use crate::connection::Connection;
@@ -26,6 +27,7 @@ mod busy_poll;
 mod fed;
 mod group;
 pub(crate) mod hand_over;
+mod rates;
 mod roll_call;
 
 /// Tokens from this number on are listeners.
@@ -54,6 +56,10 @@ pub struct Limits {
     pub connections_per_address: usize,
     /// What a connection over that limit is told before it is closed.
     pub refusal_of_address: &'static [u8],
+    /// Requests a second of one address, of all its connections together; 0: any number.
+    pub requests_per_address: u32,
+    /// The same of one user, whom the service knows.
+    pub requests_per_user: u32,
     /// Close connections that did nothing for this many seconds; 0: never.
     pub idle_timeout_secs: u32,
     /// Microseconds that a worker looks for something to do again and again before it sleeps; 0: none.
@@ -102,7 +108,11 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     group: Group<S::Shared>,
     /// As they were when this turn began.
     limits: Seen<Limits>,
+    rates: Rates,
+    held_back: Queue,
     busy_poll: BusyPoll,
+    /// When this turn began.
+    turn_at: Now,
     listening: bool,
     stopped_listening_at: Option<Now>,
     /// Accepting failed for want of descriptors or memory: not tried again before.
@@ -144,6 +154,9 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             turns: Vec::new(),
             group: Group::new(),
             busy_poll: BusyPoll::new(limits.busy_poll_micros),
+            rates: Rates::of(&limits),
+            held_back: Queue::default(),
+            turn_at: Now::default(),
             limits,
             listening: false,
             stopped_listening_at: None,
@@ -182,6 +195,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     pub(crate) fn turn(&mut self, ready: &mut Vec<Ready>) -> std::io::Result<()> {
         if self.limits.renew(&self.shared.limits) {
             self.busy_poll.set_patience(self.limits.busy_poll_micros);
+            self.renew_rates();
         }
         let sweeps = self.limits.idle_timeout_secs > 0 || (!self.listening && !self.listeners.is_empty());
         let waits = self.datagrams.as_ref().is_some_and(Datagrams::has_more_to_do)
@@ -192,6 +206,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             (true, true) => Some(SWEEP_MS),
             (true, false) => None,
         };
+        let timeout = self.held_back.shorten(timeout, self.turn_at);
         let timeout = match self.busy_poll.looks_again() {
             true => Some(0),
             false => timeout,
@@ -201,6 +216,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         }
         self.driver.wait(timeout, ready)?;
         let now = self.driver.now();
+        self.turn_at = now;
         self.busy_poll.note(now, !ready.is_empty());
         self.service.begin_turn(now);
         self.take_mail(now);
@@ -220,6 +236,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         turns.extend(again.into_iter().map(|index| Turn::of(index, false)));
         turns.extend(later.into_iter().map(|index| Turn::of(index, true)));
         self.add_fed(&mut turns);
+        self.let_go(&mut turns, now);
         self.serve(&turns, now);
         turns.clear();
         self.turns = turns;
@@ -301,7 +318,10 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         };
         let held = connection.held(&self.driver);
         self.shared.counters.memory.note(held, 0);
-        self.shared.addresses.leave(connection.entry);
+        if connection.is_held_back() {
+            self.forget_held(connection.token, self.turn_at);
+        }
+        self.shared.addresses.leave(connection.entry, self.turn_at);
         let descriptor = self.driver.descriptor(&connection.socket);
         let peer = || self.driver.last_peer(&connection.socket);
         self.service.closing(descriptor, reason, &peer);
@@ -324,7 +344,8 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         self.swept_at = now;
         for index in 0..self.connections.len() {
             let idle = |connection: &Connection<D, S>| {
-                now.nanos_since(connection.last_active) >= idle_max && !connection.is_fed()
+                let is_idle = now.nanos_since(connection.last_active) >= idle_max;
+                is_idle && !connection.is_fed() && !connection.is_held_back()
             };
             if self.connections.get(index).is_some_and(idle) {
                 self.shared.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
@@ -347,8 +368,10 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         self.shared.counters.roll_call.end();
         self.listen(false)?;
         let now = self.driver.now();
+        self.turn_at = now;
         self.service.begin_turn(now);
         self.take_mail(now);
+        self.end_rates();
         let waits_until = now.plus_nanos(GRACE_MS * 1_000_000);
         // What had come before the stop is answered, however much it is; what comes after a connection has caught up is
         // not read.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
+use scrubjay_base::allowance::Allowance;
 use scrubjay_net::Peer;
 
 use self::secret::{Digest, Key};
@@ -37,6 +38,8 @@ pub struct Auth {
     /// The way to the thread that verifies, once there is one.
     verifier: OnceLock<SyncSender<Job>>,
     failures: Mutex<Failures>,
+    /// The first user of whom a connection was held back since somebody last asked.
+    held: Mutex<Option<String>>,
 }
 
 /// Failed logins that nobody was told of yet.
@@ -91,11 +94,16 @@ impl Login {
     pub(crate) fn rights(&self) -> Rights {
         self.user.rights
     }
+
+    /// What the user may still ask, over all connections.
+    pub(crate) fn allowance(&self) -> &Allowance {
+        &self.user.usage.allowance
+    }
 }
 
 impl Drop for Login {
     fn drop(&mut self) {
-        self.user.connections.fetch_sub(1, Ordering::Relaxed);
+        self.user.usage.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -114,6 +122,7 @@ impl Auth {
             connections_max: AtomicU32::new(connections_max.unwrap_or(0)),
             verifier: OnceLock::new(),
             failures: Mutex::default(),
+            held: Mutex::default(),
         })
     }
 
@@ -177,6 +186,16 @@ impl Auth {
         failures.last = Some((shown(name), peer));
     }
 
+    /// A user of whom a connection was held back since the last call of this.
+    pub fn take_held(&self) -> Option<String> {
+        self.held.lock().expect("nothing panics under this lock").take()
+    }
+
+    pub(crate) fn note_held(&self, name: &[u8]) {
+        let mut held = self.held.lock().expect("nothing panics under this lock");
+        held.get_or_insert_with(|| shown(name));
+    }
+
     fn users(&self) -> Arc<Users> {
         Arc::clone(&self.users.read().expect("nothing panics under this lock"))
     }
@@ -220,7 +239,7 @@ impl Auth {
     }
 
     fn admit(&self, user: Arc<User>, generation: u64) -> Check {
-        let open = user.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let open = user.usage.connections.fetch_add(1, Ordering::Relaxed) + 1;
         let login = Login { user, generation };
         match self.connections_max.load(Ordering::Relaxed) {
             most if most > 0 && open > most => Check::TooMany,
@@ -255,7 +274,7 @@ impl Auth {
         else {
             return false;
         };
-        // Both count their connections in the same place.
+        // Both count in the same place.
         login.user = Arc::clone(user);
         login.generation = generation;
         true

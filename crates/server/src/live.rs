@@ -7,6 +7,8 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use scrubjay_base::allowance::Rate;
+
 use crate::options::Options;
 use crate::service::Shared;
 use crate::watch::DETAIL;
@@ -27,12 +29,22 @@ impl LiveOptions {
     /// As the server was started.
     pub(crate) fn new(options: &Options) -> LiveOptions {
         LiveOptions {
-            requests_per_turn: AtomicUsize::new(options.requests_per_turn),
+            requests_per_turn: AtomicUsize::new(requests_per_turn(options)),
             flush_enabled: AtomicBool::new(options.flush_enabled),
             shutdown_enabled: AtomicBool::new(options.shutdown_enabled),
             all: Mutex::new(Arc::new(options.clone())),
         }
     }
+}
+
+/// Requests of one connection in a turn: no more than a burst where their rate is limited, so that a connection waits often and
+/// shortly rather than now and then and long.
+fn requests_per_turn(options: &Options) -> usize {
+    let rates = [options.requests_per_address, options.requests_per_user];
+    let rates = rates.into_iter().filter_map(|rate| Rate::new(rate, 0));
+    let least = rates.map(Rate::burst).min();
+    let burst = least.and_then(|burst| usize::try_from(burst).ok());
+    options.requests_per_turn.min(burst.unwrap_or(usize::MAX))
 }
 
 impl Shared {
@@ -51,7 +63,7 @@ impl Shared {
         change(options);
         let live = &self.live;
         live.requests_per_turn
-            .store(options.requests_per_turn, Ordering::Relaxed);
+            .store(requests_per_turn(options), Ordering::Relaxed);
         live.flush_enabled.store(options.flush_enabled, Ordering::Relaxed);
         live.shutdown_enabled
             .store(options.shutdown_enabled, Ordering::Relaxed);

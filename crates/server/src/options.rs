@@ -131,6 +131,10 @@ pub struct Options {
     pub connections_per_address: usize,
     /// Most connections of one user (`--connections-per-user`).
     pub connections_per_user: Option<u32>,
+    /// Requests a second of one address (`--requests-per-address`); 0: any number.
+    pub requests_per_address: u32,
+    /// Requests a second of one user (`--requests-per-user`); 0: any number.
+    pub requests_per_user: u32,
     /// Close connections over the limit at once, or leave them in the queue (`-o maxconns_fast`).
     pub reject_over_limit: bool,
     /// Close connections that are silent for this many seconds (`-o idle_timeout`); 0 never.
@@ -227,6 +231,8 @@ impl Default for Options {
             conn_limit: 1024,
             connections_per_address: 0,
             connections_per_user: None,
+            requests_per_address: 0,
+            requests_per_user: 0,
             reject_over_limit: true,
             idle_timeout_secs: 0,
             watch_enabled: true,

@@ -1,19 +1,21 @@
 //! What the event loop calls: a session for each connection, over one cache.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use scrubjay_base::allowance::Allowance;
 use scrubjay_base::time::Now;
 use scrubjay_cache::{Cache, PinnedSlice, Worker};
 use scrubjay_net::{Control, Counters, Handled, Output, Peer, Reason, Service, Waker};
 use scrubjay_tls::Tls;
 
-use crate::auth::{Auth, Rights};
+use crate::auth::{Auth, Login, Rights};
 use crate::live::LiveOptions;
 use crate::observe::Stopwatch;
 use crate::options::Options;
 use crate::session::{Context, Session};
-use crate::stats::{Baseline, WorkerCounters};
+use crate::stats::{Baseline, Counter, WorkerCounters};
 use crate::watch::{Evictions, Log, Post, Stream, Told};
 
 /// How often `-v` has to be given for the log to tell of connections.
@@ -133,6 +135,8 @@ pub struct CacheService {
     counters: Arc<WorkerCounters>,
     now: Now,
     post: Post,
+    /// Look-ups that were counted when somebody last asked how many requests there were.
+    gets_taken: Cell<u64>,
 }
 
 impl CacheService {
@@ -155,6 +159,7 @@ impl CacheService {
             counters,
             now: Now::default(),
             post,
+            gets_taken: Cell::new(0),
         }
     }
 }
@@ -233,6 +238,23 @@ impl Service for CacheService {
 
     fn last_asked(&self) -> u8 {
         self.post.last.replace(0)
+    }
+
+    /// Commands, or the keys that they look up if these are more: a get of a hundred keys is as much work as a hundred gets.
+    fn take_asked(&self) -> u64 {
+        let gets = self.counters.count(Counter::CmdGet);
+        let looked_up = gets - self.gets_taken.replace(gets);
+        self.post.asked.take().max(looked_up)
+    }
+
+    fn allowance<'a>(&self, session: &'a Session) -> Option<&'a Allowance> {
+        session.login().map(Login::allowance)
+    }
+
+    fn held_back(&self, session: &Session) {
+        if let (Some(auth), Some(login)) = (&self.shared.auth, session.login()) {
+            auth.note_held(login.name());
+        }
     }
 
     fn begin_turn(&mut self, now: Now) {

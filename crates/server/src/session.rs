@@ -27,7 +27,7 @@ use scrubjay_net::{Handled, Next, Output, Peer, Roll, Row};
 
 pub(crate) use self::ahead::fetch_firsts as look_ahead;
 use self::guard::Guard;
-use crate::auth::Rights;
+use crate::auth::{Login, Rights};
 use crate::observe::{self, Kind};
 use crate::options;
 use crate::service::Shared;
@@ -77,9 +77,10 @@ impl Context<'_> {
         self.shared.live.requests_per_turn.load(Ordering::Relaxed)
     }
 
-    /// The last command of those handled in this call; 0 or none: none is known.
-    fn note_last(&self, number: Option<u8>) {
-        if let Some(number) = number.filter(|number| *number != 0) {
+    /// So many requests were handled in this call, the last of which was this command; 0 or none: none is known.
+    fn note_asked(&self, count: u64, last: Option<u8>) {
+        self.post.asked.set(self.post.asked.get() + count);
+        if let Some(number) = last.filter(|number| *number != 0) {
             self.post.last.set(number);
         }
     }
@@ -335,6 +336,11 @@ impl Session {
         }
     }
 
+    /// The user that has logged in.
+    pub(crate) fn login(&self) -> Option<&Login> {
+        self.guard.as_ref().and_then(|guard| guard.login())
+    }
+
     /// Handles as many requests as `input` holds, at most a fair share of them, and appends their replies to `output`.
     /// The input of the next call starts with what this one did not consume.
     pub fn handle(
@@ -358,6 +364,7 @@ impl Session {
         if let Some(guard) = &mut self.guard
             && let Some(handled) = guard.stop(context, &self.protocol, input, output.bytes())
         {
+            context.note_asked(u64::from(handled.consumed > 0), None);
             return handled;
         }
         match &mut self.protocol {

@@ -79,6 +79,11 @@ impl WorkerCounters {
         let count = &self.commands[counter as usize];
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
+
+    /// What has been counted so far.
+    pub(crate) fn count(&self, counter: Counter) -> u64 {
+        self.commands[counter as usize].load(Ordering::Relaxed)
+    }
 }
 
 /// Sums at the last `stats reset`.
@@ -428,6 +433,22 @@ const GENERAL: &[(&str, Source)] = &[
         Number(|reading| reading.shared.net.rejected_by_address.load(Ordering::Relaxed)),
     ),
     ("rejected_by_user", Count(Counter::RejectedByUser)),
+    (
+        "held_by_address",
+        Number(|reading| reading.shared.net.held_by_address.times.load(Ordering::Relaxed)),
+    ),
+    (
+        "time_held_by_address_us",
+        Number(|reading| reading.shared.net.held_by_address.micros.load(Ordering::Relaxed)),
+    ),
+    (
+        "held_by_user",
+        Number(|reading| reading.shared.net.held_by_user.times.load(Ordering::Relaxed)),
+    ),
+    (
+        "time_held_by_user_us",
+        Number(|reading| reading.shared.net.held_by_user.micros.load(Ordering::Relaxed)),
+    ),
     ("commands_forbidden", Count(Counter::CommandsForbidden)),
     ("segments_used", Number(|reading| reading.usage.segments_used)),
     ("segments_total", Number(|reading| reading.usage.segments_total)),

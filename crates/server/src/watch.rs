@@ -199,6 +199,8 @@ pub(crate) struct Post {
     pub(crate) descriptor: Cell<u32>,
     /// What the connection that is being served asked last, by the numbers of `session/last.rs`; 0: nothing in this turn.
     pub(crate) last: Cell<u8>,
+    /// Commands that were handled since somebody last took this.
+    pub(crate) asked: Cell<u64>,
     pub(crate) door: Arc<Door>,
 }
 

@@ -70,6 +70,8 @@ fn an_idle_connection_that_has_moved_a_value_takes_little() {
             refusal: None,
             connections_per_address: 0,
             refusal_of_address: b"",
+            requests_per_address: 0,
+            requests_per_user: 0,
             idle_timeout_secs: 0,
             busy_poll_micros: 0,
         }),

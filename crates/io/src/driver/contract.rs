@@ -11,7 +11,7 @@ use std::time::Duration;
 use self::leaving::{
     a_flood_leaves_whole, nothing_is_reported_that_nobody_wants,
     what_has_come_leaves_with_its_connection_in_order, what_was_taken_arrives_or_leaves_with_its_connection,
-    who_hears_that_nothing_more_comes_may_still_send,
+    who_hears_that_nothing_more_comes_may_still_send, who_wants_nothing_is_not_woken_on_and_on,
 };
 use super::epoll::Epoll;
 use super::uring::Uring;
@@ -64,6 +64,7 @@ contract!(
     a_flood_leaves_whole,
     what_was_taken_arrives_or_leaves_with_its_connection,
     nothing_is_reported_that_nobody_wants,
+    who_wants_nothing_is_not_woken_on_and_on,
     who_hears_that_nothing_more_comes_may_still_send,
 );
 

@@ -123,7 +123,8 @@ impl Driver for Epoll {
             Interest::Read => EventFlags::IN,
             Interest::Write => EventFlags::OUT,
             Interest::ReadWrite => EventFlags::IN | EventFlags::OUT,
-            Interest::Neither => EventFlags::empty(),
+            // That it was broken off is reported in any case: once, or whoever does not want to read would be woken for ever.
+            Interest::Neither => EventFlags::ET,
         };
         Ok(epoll::modify(
             &self.epoll,

@@ -141,7 +141,8 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
                 continue;
             }
             let most = self.limits.connections_per_address;
-            let Some(entry) = self.shared.addresses.enter(peer, most) else {
+            let has_rate = self.limits.requests_per_address > 0;
+            let Some(entry) = self.shared.addresses.enter(peer, most, has_rate) else {
                 counters.curr_connections.fetch_sub(1, Ordering::Relaxed);
                 counters.rejected_by_address.fetch_add(1, Ordering::Relaxed);
                 let refusal = std::io::IoSlice::new(self.limits.refusal_of_address);

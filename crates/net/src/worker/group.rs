@@ -32,14 +32,31 @@ const OUTPUT_KEPT: usize = 32 << 10;
 /// A connection's turn that is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
-    index: usize,
-    readable: bool,
+    pub(super) index: usize,
+    pub(super) readable: bool,
+    /// It was held back, and has paid for a request in advance.
+    pub(super) is_paid: bool,
 }
 
 impl Turn {
     /// The turn of the connection at `index`, which may have sent something.
     pub(super) fn of(index: usize, readable: bool) -> Turn {
-        Turn { index, readable }
+        let is_paid = false;
+        Turn {
+            index,
+            readable,
+            is_paid,
+        }
+    }
+
+    /// The turn of the connection at `index`, which was held back.
+    pub(super) fn paid(index: usize) -> Turn {
+        let (readable, is_paid) = (true, true);
+        Turn {
+            index,
+            readable,
+            is_paid,
+        }
     }
 
     pub(super) fn is_of(&self, index: usize) -> bool {
@@ -66,6 +83,8 @@ struct Member<P> {
     share: usize,
     /// Bytes that it held before.
     held: u64,
+    /// It has paid for a request in advance.
+    is_paid: bool,
     /// It is answered, and this is next.
     next: Option<Next>,
     output: Output<P>,
@@ -78,6 +97,7 @@ impl<P> Default for Member<P> {
             input: 0..0,
             share: 0,
             held: 0,
+            is_paid: false,
             next: None,
             output: Output::default(),
         }
@@ -150,13 +170,19 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
             member.index = turn.index;
             member.share = WRITE_MAX;
             member.held = connection.held(&self.driver);
+            member.is_paid = turn.is_paid;
             let buffer = &mut group.buffer[end..end + READ_MAX];
-            let mut lent = Lent {
-                driver: &mut self.driver,
-                bytes_read: &mut self.bytes_read,
-                bytes_written: &mut self.bytes_written,
+            let begun = if self.rates.is_any() || connection.is_held_back() {
+                self.begin_within_rates(turn, buffer, &mut member.share, now)
+            } else {
+                let mut lent = Lent {
+                    driver: &mut self.driver,
+                    bytes_read: &mut self.bytes_read,
+                    bytes_written: &mut self.bytes_written,
+                };
+                connection.begin(&mut lent, buffer, turn.readable, &mut member.share)
             };
-            match connection.begin(&mut lent, buffer, turn.readable, &mut member.share) {
+            match begun {
                 Begun::Over(after) => self.settle(turn.index, member.held, after),
                 Begun::Input(len) => {
                     member.input = end..end + len;
@@ -170,6 +196,11 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
 
     fn answer(&mut self, group: &mut Group<S::Shared>) {
         let members = &mut group.members[..group.len];
+        let has_rates = self.rates.is_any();
+        if has_rates {
+            // What others have asked, as datagrams, is nobody's of these.
+            self.service.take_asked();
+        }
         for member in members.iter_mut() {
             let Some(connection) = self.connections.get_mut(member.index) else {
                 continue;
@@ -177,6 +208,9 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
             let input = &group.buffer[member.input.clone()];
             self.service.serves(self.driver.descriptor(&connection.socket));
             member.next = Some(connection.handle(&mut self.service, input, &mut member.output));
+            if has_rates {
+                self.charge(member.index, member.is_paid);
+            }
             if member.output.len() > WAITING_REPLY_MAX {
                 self.finish(member);
             }

@@ -35,7 +35,8 @@ pub(crate) fn admit<T>(shared: &Shared<T>, carried: Vec<Carried<T>>) -> Vec<Vec<
             continue;
         }
         let most = limits.connections_per_address;
-        let Some(entry) = shared.addresses.enter(connection.peer, most) else {
+        let has_rate = limits.requests_per_address > 0;
+        let Some(entry) = shared.addresses.enter(connection.peer, most, has_rate) else {
             counters.rejected_by_address.fetch_add(1, Ordering::Relaxed);
             continue;
         };
@@ -73,6 +74,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
     /// Goes on with connections of another server.
     pub(crate) fn take_over(&mut self, admitted: Vec<Admitted<D::Socket>>) {
         let now = self.driver.now();
+        self.turn_at = now;
         self.service.begin_turn(now);
         let mut turns = Vec::new();
         let mut idle = Vec::new();
@@ -137,6 +139,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
         self.shared.counters.roll_call.end();
         self.listen(false)?;
         let now = self.driver.now();
+        self.turn_at = now;
         self.service.begin_turn(now);
         self.take_mail(now);
         self.finish_datagrams();
@@ -153,10 +156,13 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
         let connection = self.connections.take(index)?;
         let held = connection.held(&self.driver);
         self.shared.counters.memory.note(held, 0);
-        let idle_nanos = now.nanos_since(connection.last_active);
+        let idle_nanos = match connection.is_held_back() {
+            true => 0,
+            false => now.nanos_since(connection.last_active),
+        };
         let peer = self.driver.peer(&connection.socket);
         let parts = connection.into_parts();
-        self.shared.addresses.leave(parts.entry);
+        self.shared.addresses.leave(parts.entry, now);
         self.note_closed();
         let mut input = parts.input;
         let session = match parts.is_closing {

@@ -17,6 +17,7 @@ use crate::service::{Handled, Next, Peer as Address, Service};
 mod fed;
 mod groups;
 mod hand_over;
+mod rates;
 mod shares;
 
 /// Lines that the service answers in one call.
@@ -127,6 +128,8 @@ const NO_LIMITS: Limits = Limits {
     refusal: None,
     connections_per_address: 0,
     refusal_of_address: b"",
+    requests_per_address: 0,
+    requests_per_user: 0,
     idle_timeout_secs: 0,
     busy_poll_micros: 0,
 };

@@ -23,6 +23,7 @@ mod options;
 mod plan;
 mod process;
 mod proxy;
+mod rates;
 mod replay;
 mod restart;
 mod shared;

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
+use scrubjay_base::allowance::Allowance;
+
 use super::secret::{Digest, Hash, Key, equal};
 
 /// Longest line, in bytes, and most users.
@@ -32,8 +34,17 @@ pub(crate) struct User {
     hash: Option<Hash>,
     /// Of name and password. A hashed password's is known from its first login on.
     digest: OnceLock<Digest>,
-    /// Connections that are logged in as this user; lives on when the file is read anew.
-    pub(crate) connections: Arc<AtomicU32>,
+    /// Lives on when the file is read anew.
+    pub(crate) usage: Arc<Usage>,
+}
+
+/// What all connections of a user have of the server together.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    /// How many are logged in.
+    pub(crate) connections: AtomicU32,
+    /// What they may still ask.
+    pub(crate) allowance: Allowance,
 }
 
 impl User {
@@ -99,7 +110,7 @@ impl Users {
             return Err(format!("there are more than {USERS_MAX} users"));
         }
         if let Some(known) = before.find(&user.name) {
-            user.connections = Arc::clone(&known.connections);
+            user.usage = Arc::clone(&known.usage);
             if user.hash.is_some() && user.hash == known.hash {
                 user.digest = known.digest.clone();
             }
@@ -202,7 +213,7 @@ fn parse_line(line: &[u8], key: &Key) -> Result<(User, bool), String> {
         rights,
         hash,
         digest,
-        connections: Arc::default(),
+        usage: Arc::default(),
     };
     Ok((user, is_administrator))
 }

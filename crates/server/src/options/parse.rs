@@ -470,6 +470,9 @@ fn settle_users(options: &mut Options) -> Result<(), OptionError> {
     if options.connections_per_user.is_some() && options.auth_file.is_none() {
         return refuse("--connections-per-user: there are no users to count by; name a file of them with -Y");
     }
+    if options.requests_per_user > 0 && options.auth_file.is_none() {
+        return refuse("--requests-per-user: there are no users to count by; name a file of them with -Y");
+    }
     Ok(())
 }
 

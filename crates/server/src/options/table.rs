@@ -65,6 +65,14 @@ pub const ROWS: &[Row] = &[
         .default("0").exit(EXIT_USAGE)
         .shows("connections_per_user", |o| o.connections_per_user.unwrap_or(0).to_string())
         .live(|o, new| o.connections_per_user = new.connections_per_user),
+    Row::number("requests-per-address", 0, 1 << 24, |o, n| o.requests_per_address = n as u32, "Requests a second of one IP address (of IPv6, of one /64), over all its connections; what is more waits; 0 any number")
+        .default("0")
+        .shows("requests_per_address", |o| o.requests_per_address.to_string())
+        .live(|o, new| o.requests_per_address = new.requests_per_address),
+    Row::number("requests-per-user", 0, 1 << 24, |o, n| o.requests_per_user = n as u32, "Requests a second of one user of -Y, over all connections; what is more waits; 0 any number")
+        .default("0").exit(EXIT_USAGE)
+        .shows("requests_per_user", |o| o.requests_per_user.to_string())
+        .live(|o, new| o.requests_per_user = new.requests_per_user),
     Row::choice("protocol", &["auto", "ascii", "binary"], |o, word| o.protocol = Protocol::from_word(word), "Protocol spoken: told from the first byte (auto), or only one")
         .short('B').default("auto").exit(EXIT_USAGE)
         .shows("binding_protocol", |o| o.protocol.setting().to_owned()),

@@ -55,13 +55,14 @@ pub(crate) fn handle(
     input: &[u8],
     output: &mut Output<PinnedSlice>,
 ) -> Handled {
-    let (mut consumed, mut fetched, mut packet) = (0, 0, None);
+    let (mut consumed, mut fetched, mut packet, mut count) = (0, 0, None, 0);
     for _ in 0..context.requests_per_call() {
         if consumed >= fetched && matches!(state.step, Step::Request) {
             fetched = consumed + ahead::fetch_packets(context.worker, &input[consumed..]);
         }
         let rest = &input[consumed..];
-        if matches!(state.step, Step::Request) && !rest.is_empty() {
+        let begins = matches!(state.step, Step::Request) && !rest.is_empty();
+        if begins {
             packet = Some(consumed);
         }
         let progress = match &mut state.step {
@@ -92,6 +93,7 @@ pub(crate) fn handle(
         let next = match progress {
             Progress::Consumed(len) => {
                 consumed += len;
+                count += u64::from(begins);
                 if output.len() < OUTPUT_PER_CALL {
                     continue;
                 }
@@ -104,10 +106,10 @@ pub(crate) fn handle(
             Progress::Close => Next::Close,
             Progress::Fail => Next::Fail,
         };
-        context.note_last(packet.map(|packet| last::of_packet(&input[packet..])));
+        context.note_asked(count, packet.map(|packet| last::of_packet(&input[packet..])));
         return Handled { consumed, next };
     }
-    context.note_last(packet.map(|packet| last::of_packet(&input[packet..])));
+    context.note_asked(count, packet.map(|packet| last::of_packet(&input[packet..])));
     Handled {
         consumed,
         next: Next::Again,

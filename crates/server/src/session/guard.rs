@@ -66,6 +66,10 @@ impl Guard {
         }
     }
 
+    pub(super) fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
+    }
+
     /// Lets a user who has logged in pass, with the rights that it has: `None`. Else handles one request.
     pub(super) fn stop(
         &mut self,

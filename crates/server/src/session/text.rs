@@ -154,6 +154,15 @@ impl Progress {
     }
 }
 
+/// What a call was asked.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Command lines that were taken.
+    lines: u64,
+    /// Where the last one begins, taken or not.
+    last: Option<usize>,
+}
+
 /// Handles as many requests as `input` holds, but at most a fair share.
 pub(super) fn handle(
     state: &mut TextState,
@@ -161,19 +170,20 @@ pub(super) fn handle(
     input: &[u8],
     output: &mut Output<PinnedSlice>,
 ) -> Handled {
-    let mut line = None;
-    let handled = handle_steps(state, context, input, output, &mut line);
-    context.note_last(line.map(|line| last::of_line(&input[line..])));
+    let mut asked = Asked::default();
+    let handled = handle_steps(state, context, input, output, &mut asked);
+    let last = asked.last.map(|line| last::of_line(&input[line..]));
+    context.note_asked(asked.lines, last);
     handled
 }
 
-/// As [`handle`]; `line` becomes where the last line begins.
+/// As [`handle`]; notes in `asked` what there was.
 fn handle_steps(
     state: &mut TextState,
     context: &mut Context<'_>,
     input: &[u8],
     output: &mut Output<PinnedSlice>,
-    line: &mut Option<usize>,
+    asked: &mut Asked,
 ) -> Handled {
     let (mut consumed, mut fetched) = (0, 0);
     for _ in 0..context.requests_per_call() {
@@ -181,7 +191,8 @@ fn handle_steps(
         if consumed >= fetched && matches!(state.step, Step::Line) {
             fetched = consumed + ahead::fetch_lines(context.worker, rest);
         }
-        *line = state.step.is_begun_by(rest).then_some(consumed).or(*line);
+        let begins = state.step.is_begun_by(rest);
+        asked.last = begins.then_some(consumed).or(asked.last);
         let progress = match &mut state.step {
             Step::Line if context.is_due() => measured(handle_line, &mut state.step, context, rest, output),
             Step::Line => handle_line(&mut state.step, context, rest, output),
@@ -200,6 +211,7 @@ fn handle_steps(
         };
         let (len, next) = progress.end();
         consumed += len;
+        asked.lines += u64::from(begins & (len > 0));
         let next = match next {
             None if output.len() < OUTPUT_PER_CALL => continue,
             None => Next::Again,

@@ -13,7 +13,7 @@ pub(super) const NAMES: [&str; 6] = [
     "last_cmd",
 ];
 
-/// memcached's word for a state.
+/// memcached's word for a state, and one of our own for what it does not have.
 fn word(state: State) -> &'static str {
     match state {
         State::Listening => "conn_listening",
@@ -21,6 +21,7 @@ fn word(state: State) -> &'static str {
         State::Datagrams | State::Waiting => "conn_read",
         State::Receiving => "conn_nread",
         State::Working => "conn_parse_cmd",
+        State::HeldBack => "conn_held_back",
         State::Sending => "conn_mwrite",
         State::Closing => "conn_closing",
     }

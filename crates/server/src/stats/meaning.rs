@@ -233,6 +233,26 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "stats",
+        "held_by_address",
+        "times that a connection was not read for a while because of `--requests-per-address`",
+    ),
+    (
+        "stats",
+        "time_held_by_address_us",
+        "microseconds for which connections were not read because of it, all together",
+    ),
+    (
+        "stats",
+        "held_by_user",
+        "times that a connection was not read for a while because of `--requests-per-user`",
+    ),
+    (
+        "stats",
+        "time_held_by_user_us",
+        "microseconds for which connections were not read because of it, all together",
+    ),
+    (
+        "stats",
         "commands_forbidden",
         "requests refused because the user has not the right",
     ),

@@ -27,6 +27,12 @@ const LIMITS: &[(&str, Read)] = &[
     ("connections_per_address", |now| {
         now.shared.net.rejected_by_address.load(Relaxed)
     }),
+    ("requests_per_address", |now| {
+        now.shared.net.held_by_address.times.load(Relaxed)
+    }),
+    ("requests_per_user", |now| {
+        now.shared.net.held_by_user.times.load(Relaxed)
+    }),
     ("accepting", |now| {
         now.shared.net.listen_disabled_num.load(Relaxed)
     }),

@@ -81,6 +81,8 @@ impl Servers {
                 refusal: None,
                 connections_per_address: 0,
                 refusal_of_address: b"",
+                requests_per_address: 0,
+                requests_per_user: 0,
                 idle_timeout_secs: 0,
                 busy_poll_micros: 0,
             }),

@@ -119,6 +119,20 @@ pub(super) fn nothing_is_reported_that_nobody_wants(driver: impl Real) {
     assert_eq!(bench.read_exactly(&socket, FIRST, 5), b"input");
 }
 
+pub(super) fn who_wants_nothing_is_not_woken_on_and_on(driver: impl Real) {
+    let mut bench = Bench::new(driver);
+    let (socket, mut peer) = bench.connect(FIRST);
+    bench.driver.change(&socket, FIRST, Interest::Neither).unwrap();
+    peer.write_all(b"input").unwrap();
+    peer.shutdown(std::net::Shutdown::Both).unwrap();
+    bench.driver.end_output(&socket);
+    // It may be told once, and that is then over.
+    let ready = bench.wait_a_little();
+    assert!(ready.is_empty(), "{ready:?}");
+    bench.driver.change(&socket, FIRST, Interest::Read).unwrap();
+    assert_eq!(bench.read_exactly(&socket, FIRST, 5), b"input");
+}
+
 pub(super) fn who_hears_that_nothing_more_comes_may_still_send(driver: impl Real) {
     let mut bench = Bench::new(driver);
     let (socket, mut peer) = bench.connect(FIRST);

@@ -1,5 +1,6 @@
 //! Limits that were reached: what the log tells of them, and what to do about it.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use scrubjay_io::process;
@@ -27,6 +28,8 @@ pub fn settle_locked_bytes(options: &Options) {
 pub struct Watch {
     refused: u64,
     refused_of_address: u64,
+    held_by_address: u64,
+    held_by_user: u64,
     waiting: u64,
     locks_refused: u64,
     is_full: bool,
@@ -64,6 +67,30 @@ impl Watch {
                  with `stats conns`, or raise that limit",
             );
         }
+        if rose(&net.held_by_address.times, &mut self.held_by_address)
+            && let Some(address) = net.take_address_held()
+        {
+            log::warning_of(
+                "held_by_address",
+                &format!(
+                    "{} asks more than --requests-per-address allows, and has to wait; see with `stats conns` who else has \
+                     (conn_held_back), or raise that limit",
+                    counted(address)
+                ),
+            );
+        }
+        let held_user = || shared.auth.as_ref().and_then(|auth| auth.take_held());
+        if rose(&net.held_by_user.times, &mut self.held_by_user)
+            && let Some(user) = held_user()
+        {
+            log::warning_of(
+                "held_by_user",
+                &format!(
+                    "user {user} asks more than --requests-per-user allows, and has to wait; find the client that asks too \
+                     much, or raise that limit"
+                ),
+            );
+        }
         let locks_refused = shared.cache.locks_refused();
         if std::mem::replace(&mut self.locks_refused, locks_refused) < locks_refused {
             log::warning_of(
@@ -78,6 +105,14 @@ impl Watch {
                 "the memory is full: from now on items are evicted for new ones; `scrubjay mrc` tells what more memory would bring",
             );
         }
+    }
+}
+
+/// What is counted as one address.
+fn counted(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(network) => format!("{network}/64"),
     }
 }
 

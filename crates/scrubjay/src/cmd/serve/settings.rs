@@ -25,6 +25,8 @@ pub fn limits(options: &Options) -> Limits {
         refusal: options.reject_over_limit.then_some(TOO_MANY_CONNECTIONS),
         connections_per_address: options.connections_per_address,
         refusal_of_address: TOO_MANY_OF_ADDRESS,
+        requests_per_address: options.requests_per_address,
+        requests_per_user: options.requests_per_user,
         idle_timeout_secs: options.idle_timeout_secs,
         busy_poll_micros: options.busy_poll_micros,
     }

@@ -60,7 +60,7 @@ fn each_option_comes_to_the_same_from_a_file_a_flag_and_both() {
         };
         // What cannot stand alone has company.
         let (flags, lines) = match row.name {
-            "enable-sasl" | "connections-per-user" => ("-Y u", "auth-file = \"u\""),
+            "enable-sasl" | "connections-per-user" | "requests-per-user" => ("-Y u", "auth-file = \"u\""),
             "enable-ssl" => (
                 "-o ssl_chain_cert=c,ssl_key=k",
                 "ssl-chain-cert = \"c\"\nssl_key = \"k\"",

@@ -183,6 +183,7 @@ fn what_is_wrong_is_refused_with_memcacheds_exit_status() {
         EXIT_USAGE,
         "name a file of them with -Y",
     );
+    check("--requests-per-user 3", EXIT_USAGE, "name a file of them with -Y");
     check("-Z", EXIT_USAGE, "ssl_chain_cert");
     check("-o foo", 1, "unknown option -o foo");
     check("-o idle_timout=3", 1, "did you mean idle_timeout?");
