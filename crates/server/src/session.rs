@@ -77,9 +77,9 @@ impl Context<'_> {
         self.shared.live.requests_per_turn.load(Ordering::Relaxed)
     }
 
-    /// So many requests were handled in this call, the last of which was this command; 0 or none: none is known.
+    /// So many commands were handled in this call, the last of which was this one; 0 or none: none is known.
     fn note_asked(&self, count: u64, last: Option<u8>) {
-        self.post.asked.set(self.post.asked.get() + count);
+        self.post.asked.set(count);
         if let Some(number) = last.filter(|number| *number != 0) {
             self.post.last.set(number);
         }
@@ -289,6 +289,27 @@ impl Context<'_> {
         if self.noted & DETAIL != 0 {
             self.counters.detail.note(self.shared, key, request);
         }
+    }
+}
+
+/// The commands of one call.
+#[derive(Debug, Default)]
+struct Asked {
+    begun: u64,
+    /// Where in the input the last one begins.
+    last: Option<usize>,
+}
+
+impl Asked {
+    #[inline]
+    fn begin(&mut self, at: usize) {
+        self.begun += 1;
+        self.last = Some(at);
+    }
+
+    /// How many were handled, if so many bytes of the input are done with: of the last one, all or nothing may have come.
+    fn handled(&self, consumed: usize) -> u64 {
+        self.begun - u64::from(self.last == Some(consumed))
     }
 }
 

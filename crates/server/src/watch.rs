@@ -199,7 +199,7 @@ pub(crate) struct Post {
     pub(crate) descriptor: Cell<u32>,
     /// What the connection that is being served asked last, by the numbers of `session/last.rs`; 0: nothing in this turn.
     pub(crate) last: Cell<u8>,
-    /// Commands that were handled since somebody last took this.
+    /// Commands that the last call handled, unless somebody has taken this.
     pub(crate) asked: Cell<u64>,
     pub(crate) door: Arc<Door>,
 }

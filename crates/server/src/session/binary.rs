@@ -12,7 +12,7 @@ use scrubjay_protocol::binary::{
 
 use self::store::Pending;
 use super::need;
-use super::{Context, Listed, Listing, OUTPUT_PER_CALL, ahead, last, measured, push_value};
+use super::{Asked, Context, Listed, Listing, OUTPUT_PER_CALL, ahead, last, measured, push_value};
 use crate::stats::detail;
 
 /// What one connection is in the middle of.
@@ -55,15 +55,14 @@ pub(crate) fn handle(
     input: &[u8],
     output: &mut Output<PinnedSlice>,
 ) -> Handled {
-    let (mut consumed, mut fetched, mut packet, mut count) = (0, 0, None, 0);
+    let (mut consumed, mut fetched, mut asked) = (0, 0, Asked::default());
     for _ in 0..context.requests_per_call() {
         if consumed >= fetched && matches!(state.step, Step::Request) {
             fetched = consumed + ahead::fetch_packets(context.worker, &input[consumed..]);
         }
         let rest = &input[consumed..];
-        let begins = matches!(state.step, Step::Request) && !rest.is_empty();
-        if begins {
-            packet = Some(consumed);
+        if matches!(state.step, Step::Request) && !rest.is_empty() {
+            asked.begin(consumed);
         }
         let progress = match &mut state.step {
             Step::Request if context.is_due() => {
@@ -93,7 +92,6 @@ pub(crate) fn handle(
         let next = match progress {
             Progress::Consumed(len) => {
                 consumed += len;
-                count += u64::from(begins);
                 if output.len() < OUTPUT_PER_CALL {
                     continue;
                 }
@@ -106,14 +104,20 @@ pub(crate) fn handle(
             Progress::Close => Next::Close,
             Progress::Fail => Next::Fail,
         };
-        context.note_asked(count, packet.map(|packet| last::of_packet(&input[packet..])));
+        note_asked(context, &asked, consumed, input);
         return Handled { consumed, next };
     }
-    context.note_asked(count, packet.map(|packet| last::of_packet(&input[packet..])));
+    note_asked(context, &asked, consumed, input);
     Handled {
         consumed,
         next: Next::Again,
     }
+}
+
+#[inline]
+fn note_asked(context: &Context<'_>, asked: &Asked, consumed: usize, input: &[u8]) {
+    let last = asked.last.map(|packet| last::of_packet(&input[packet..]));
+    context.note_asked(asked.handled(consumed), last);
 }
 
 fn swallow(left: &mut u32, input: &[u8]) -> Progress {

@@ -19,8 +19,8 @@ use self::swallow::{Unwanted, swallow};
 use super::dump::{self, Dump, Told};
 use super::watch::Watcher;
 use super::{
-    Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, last, measured, meta,
-    push_value,
+    Asked, Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, last, measured,
+    meta, push_value,
 };
 use super::{insides, need};
 use crate::auth::Rights;
@@ -154,15 +154,6 @@ impl Progress {
     }
 }
 
-/// What a call was asked.
-#[derive(Debug, Default)]
-struct Asked {
-    /// Command lines that were taken.
-    lines: u64,
-    /// Where the last one begins, taken or not.
-    last: Option<usize>,
-}
-
 /// Handles as many requests as `input` holds, but at most a fair share.
 pub(super) fn handle(
     state: &mut TextState,
@@ -173,7 +164,7 @@ pub(super) fn handle(
     let mut asked = Asked::default();
     let handled = handle_steps(state, context, input, output, &mut asked);
     let last = asked.last.map(|line| last::of_line(&input[line..]));
-    context.note_asked(asked.lines, last);
+    context.note_asked(asked.handled(handled.consumed), last);
     handled
 }
 
@@ -191,8 +182,9 @@ fn handle_steps(
         if consumed >= fetched && matches!(state.step, Step::Line) {
             fetched = consumed + ahead::fetch_lines(context.worker, rest);
         }
-        let begins = state.step.is_begun_by(rest);
-        asked.last = begins.then_some(consumed).or(asked.last);
+        if state.step.is_begun_by(rest) {
+            asked.begin(consumed);
+        }
         let progress = match &mut state.step {
             Step::Line if context.is_due() => measured(handle_line, &mut state.step, context, rest, output),
             Step::Line => handle_line(&mut state.step, context, rest, output),
@@ -211,7 +203,6 @@ fn handle_steps(
         };
         let (len, next) = progress.end();
         consumed += len;
-        asked.lines += u64::from(begins & (len > 0));
         let next = match next {
             None if output.len() < OUTPUT_PER_CALL => continue,
             None => Next::Again,
