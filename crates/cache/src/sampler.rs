@@ -37,8 +37,8 @@ const BYTES_PER_KEY: usize = 128 << 10;
 const KEYS_MAX: usize = 4096;
 const KEYS_MIN: usize = 256;
 
-/// Keys that a shadow of another size may hold at most: with half as many, six of 96 points were more than two off.
-const KEYS_OF_OTHERS_MAX: usize = 2048;
+/// Keys that a shadow of another size may hold at most: with 1,024, six of 96 points were more than two off.
+const KEYS_OF_OTHERS_MAX: usize = 1536;
 
 /// Bytes that a shadow takes for a key, about.
 const KEY_BYTES: usize = 80;
