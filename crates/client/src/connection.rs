@@ -74,7 +74,10 @@ pub(crate) struct Connection<W = Stream> {
     /// It takes no more requests. Set under the lock; read without, as it only spares a futile try.
     retired: AtomicBool,
     standing: Standing,
+    /// Of who reads alone.
     spin: Spin,
+    /// Of those for whom somebody else reads.
+    pause: Spin,
 }
 
 #[derive(Debug)]
@@ -131,6 +134,7 @@ impl<W: Wire> Connection<W> {
             retired: AtomicBool::new(false),
             standing,
             spin: Spin::new(spin),
+            pause: Spin::new(spin),
         }
     }
 
@@ -223,7 +227,7 @@ impl<W: Wire> Connection<W> {
                 }
                 Step::Sleep => {
                     drop(state);
-                    caller.desk.sleep(Some(caller.patience.until));
+                    self.sleep(caller);
                     // Whoever has laid it there has seen to the roles.
                     if let Some(reply) = caller.desk.take(id) {
                         return reply;
@@ -239,6 +243,12 @@ impl<W: Wire> Connection<W> {
                 return self.give_up(state, ticket, id, caller);
             }
         }
+    }
+
+    /// Sleeps until somebody calls, unless that happens while it gives way: who reads for all is then spared the waking.
+    fn sleep(&self, caller: Caller<'_>) {
+        self.pause.give_way(|| caller.desk.is_called());
+        caller.desk.sleep(Some(caller.patience.until));
     }
 
     /// Receives. Who is alone, with so many requests unanswered, may look for a while before it sleeps: it keeps nobody from anything.

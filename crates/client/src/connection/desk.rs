@@ -162,8 +162,7 @@ impl Desk {
         self.lie_down(Asleep::Polling)
     }
 
-    /// Whether it has been woken since it lay down, for a simulated wait.
-    #[cfg(all(test, shuttle))]
+    /// Whether it has been called since it last slept or looked.
     pub(super) fn is_called(&self) -> bool {
         self.tray().called
     }

@@ -21,6 +21,10 @@ const SPANS_MAX: usize = 8;
 /// Most reads that sleep at once after an overrun.
 const OVERRUN_MAX: u32 = 10_000;
 
+/// How often who sleeps while another one reads gives way before: by then the reply is there as a rule, if the others are many.
+/// With 16 threads of Python on two cores, 1, 2, 4, 8 and 20 times are 1.24, 1.5, 1.6, 1.6 and 1.65 times as many requests as none.
+const GIVE_WAY_MAX: usize = if cfg!(shuttle) { 1 } else { 4 };
+
 /// What looking has come to.
 #[derive(Debug)]
 pub(crate) struct Look<T> {
@@ -81,6 +85,23 @@ impl Spin {
         look.found
     }
 
+    /// Gives way a few times, until it is called, for one who is about to sleep until then. Threads of the same process that have
+    /// their replies may run meanwhile, which is what it is for; so only much more time than a look has is an overrun, and paid for
+    /// like one: others want the processor then.
+    pub(super) fn give_way(&self, mut is_called: impl FnMut() -> bool) {
+        if !self.is_time() {
+            return;
+        }
+        let start = Instant::now();
+        for _ in 0..GIVE_WAY_MAX {
+            yield_now();
+            if is_called() {
+                break;
+            }
+        }
+        self.note(start.elapsed().checked_sub(self.span * SPANS_MAX as u32));
+    }
+
     /// Whether to look before this read. Who does tells what came of it.
     pub(crate) fn is_time(&self) -> bool {
         !self.span.is_zero() && !self.is_paused()
@@ -121,7 +142,7 @@ mod tests {
     use std::io::{ErrorKind, Result};
     use std::time::Duration;
 
-    use super::{OVERRUN_MAX, PAUSE_MAX, Spin};
+    use super::{GIVE_WAY_MAX, OVERRUN_MAX, PAUSE_MAX, Spin};
 
     /// How often it looks at a socket on which nothing comes.
     fn looks(spin: &Spin, wanted: bool) -> usize {
@@ -150,6 +171,28 @@ mod tests {
         for (unanswered, times) in [(0, 1), (1, 1), (63, 1), (64, 2), (100, 2), (448, 8), (1024, 8)] {
             assert_eq!(spin.span(unanswered), Duration::from_micros(50) * times);
         }
+    }
+
+    #[test]
+    fn who_is_about_to_sleep_gives_way_until_it_is_called_in_bounds() {
+        let looks = |spin: &Spin, called_at: usize| {
+            let mut looks = 0;
+            spin.give_way(|| {
+                looks += 1;
+                looks == called_at
+            });
+            looks
+        };
+        let spin = Spin::new(Duration::from_secs(3600));
+        for called_at in 1..=GIVE_WAY_MAX {
+            assert_eq!(looks(&spin, called_at), called_at);
+        }
+        assert_eq!(looks(&spin, usize::MAX), GIVE_WAY_MAX);
+        assert_eq!(looks(&Spin::new(Duration::ZERO), 1), 0, "it is not wanted");
+        // As if somebody else had had the processor meanwhile.
+        let spin = Spin::new(Duration::from_nanos(1));
+        assert_eq!((looks(&spin, 1), looks(&spin, 1)), (1, 0));
+        assert!(pause(&spin) < OVERRUN_MAX);
     }
 
     #[test]

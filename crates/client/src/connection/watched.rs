@@ -208,7 +208,7 @@ impl<W: Wire> Connection<W> {
             debug_assert!(read.is_err(), "no reply is waited for");
         } else {
             drop(state);
-            caller.desk.sleep(Some(caller.patience.until));
+            self.sleep(caller);
         }
     }
 
