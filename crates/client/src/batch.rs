@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::connection::{Desk, Patience};
+use crate::connection::{Asked, Asking, Desk, Patience};
 use crate::error::Error;
 use crate::gathering::{Book, Gathering};
 use crate::protocol::{Reply, Request};
@@ -98,18 +98,18 @@ impl Book for Batch<'_> {
         open.then(|| (self.queues[index], self.patience))
     }
 
-    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>, &Patience) -> T) -> Option<T> {
+    fn ask(&mut self, id: u64, asking: &mut Asking<'_>) -> Option<Asked> {
         self.find(id)?;
-        Some(act(
-            &mut self.requests[(id - self.first) as usize],
-            &self.patience,
-        ))
+        let request = &mut self.requests[(id - self.first) as usize];
+        Some(asking.ask(request, id, &self.patience))
     }
 
-    fn done(&mut self, id: u64, result: Result<Reply, Error>) {
-        if self.find(id).is_some() {
+    fn done(&mut self, id: u64, result: Result<Reply, Error>) -> bool {
+        let is_open = self.find(id).is_some();
+        if is_open {
             self.results[(id - self.first) as usize] = Some(result);
             self.left -= 1;
         }
+        is_open
     }
 }

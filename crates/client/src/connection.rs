@@ -33,7 +33,7 @@ pub(crate) use spin::{Spin, look};
 pub(crate) use stream::poll;
 use stream::{Stream, Wire};
 use waiter::{Waiter, wake};
-pub(crate) use watched::{Asked, Watch};
+pub(crate) use watched::{Asked, Asking, Watch};
 
 use crate::protocol::conversation::Replies;
 use crate::protocol::output::PIECE_LEN_MIN;

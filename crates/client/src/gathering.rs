@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,11 +10,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::connection::{
-    Asked, Caller, Connection, Delivered, Desk, Lost, Named, Patience, Spin, Watch, look, poll,
+    Asked, Asking, Caller, Connection, Delivered, Desk, Lost, Named, Patience, Spin, Watch, look, poll,
 };
 use crate::error::Error;
-use crate::protocol::bundle::PartCame;
-use crate::protocol::{Reply, Request, Value};
+use crate::protocol::Reply;
+use crate::protocol::bundle::{Part, Shared};
 use crate::server::{Found, RETRIES, Server};
 
 /// How long it is waited at most where the system has no more bells to be woken by.
@@ -25,14 +24,13 @@ const WITHOUT_BELL: Duration = Duration::from_millis(5);
 pub(crate) trait Book {
     /// Which server a request goes to, and how long it may take; nothing if it has its result, or nobody wants one any more.
     fn find(&self, id: u64) -> Option<(usize, Patience)>;
-    /// Does something with a request that may take so long; nothing if there is no such one any more.
-    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>, &Patience) -> T) -> Option<T>;
-    /// Takes what came of it.
-    fn done(&mut self, id: u64, result: Result<Reply, Error>);
-    /// Takes a value whose bytes lie there.
-    fn found(&mut self, id: u64, value: Value, place: Range<usize>, bytes: &[u8]) {
-        let bytes = bytes[place].to_vec();
-        self.done(id, Ok(Reply::Value(Value { bytes, ..value })));
+    /// Asks for it; nothing if there is no such request any more.
+    fn ask(&mut self, id: u64, asking: &mut Asking<'_>) -> Option<Asked>;
+    /// Takes what came of it; false if there is no such request any more.
+    fn done(&mut self, id: u64, result: Result<Reply, Error>) -> bool;
+    /// The same of a value among these bytes.
+    fn found(&mut self, id: u64, shared: Shared, bytes: &[u8]) -> bool {
+        self.done(id, Ok(Reply::Value(shared.to_value(bytes))))
     }
     /// Takes the bytes of all values that were found since this was called last.
     fn keep(&mut self, _bytes: Vec<u8>) {}
@@ -49,8 +47,6 @@ pub(crate) struct Gathering {
     bundled: Vec<Named>,
     /// May it wait for one server alone, as long as that takes?
     blocking: bool,
-    /// The server that was last found fit to be asked, and when that was.
-    admitted: Option<(usize, Instant)>,
 }
 
 /// What is to be asked of one server.
@@ -58,6 +54,8 @@ pub(crate) struct Gathering {
 struct Queue {
     server: Arc<Server>,
     pending: VecDeque<u64>,
+    /// The time of the requests for which it was last found fit to be asked.
+    admitted: Option<Instant>,
     /// The try to connect that is waited for.
     waited: Option<u64>,
     /// A connection ended before something was sent on it.
@@ -71,6 +69,7 @@ impl Gathering {
         let queue = |server: &Arc<Server>| Queue {
             server: server.clone(),
             pending: VecDeque::new(),
+            admitted: None,
             waited: None,
             again: false,
             lost: 0,
@@ -82,7 +81,6 @@ impl Gathering {
             tray: Vec::new(),
             bundled: Vec::new(),
             blocking,
-            admitted: None,
         }
     }
 
@@ -92,15 +90,17 @@ impl Gathering {
             return;
         };
         let queue = &mut self.queues[index];
-        if self.admitted == Some((index, patience.since)) {
+        if queue.admitted == Some(patience.since) {
             return queue.pending.push_back(id);
         }
         match queue.server.admit(patience.since) {
             Ok(()) => {
-                self.admitted = Some((index, patience.since));
+                queue.admitted = Some(patience.since);
                 queue.pending.push_back(id);
             }
-            Err(error) => book.done(id, Err(error)),
+            Err(error) => {
+                book.done(id, Err(error));
+            }
         }
     }
 
@@ -159,39 +159,37 @@ impl Gathering {
 
     /// Its look-ups are of one server, and were asked together.
     fn hand_over_bundled(&mut self, book: &mut impl Book, (ids, bundled): Named, now: Instant) {
-        let mut found: Option<(usize, Patience)> = None;
+        let Some((index, patience)) = ids.iter().find_map(|id| book.find(*id)) else {
+            return;
+        };
+        let queue = &mut self.queues[index];
         let (mut hits, mut misses) = (0, 0);
         let (parts, bytes) = bundled.came.into_parts();
         for (id, part) in ids.iter().copied().zip(parts) {
-            let Some((index, patience)) = book.find(id) else {
-                continue;
-            };
-            let queue = &mut self.queues[index];
             let failed = match (part, &bundled.broken) {
-                (Some(PartCame::Shared(value, place)), _) => {
-                    hits += 1;
-                    found = Some((index, patience));
-                    book.found(id, value, place, &bytes);
+                (Part::Shared(shared), _) => {
+                    hits += u64::from(book.found(id, shared, &bytes));
                     continue;
                 }
-                (Some(PartCame::Reply(reply @ (Reply::Value(_) | Reply::Miss))), _) => {
-                    let is_hit = matches!(reply, Reply::Value(_));
-                    hits += u64::from(is_hit);
-                    misses += u64::from(!is_hit);
-                    found = Some((index, patience));
-                    book.done(id, Ok(reply));
+                (Part::Miss, _) => {
+                    misses += u64::from(book.done(id, Ok(Reply::Miss)));
                     continue;
                 }
-                (Some(PartCame::Reply(reply)), _) => queue.server.result(reply),
-                (None, Some(broken)) => Err(queue.server.error(Lost::Broken(broken.clone()), &patience)),
+                (Part::Reply(reply), _) if matches!(*reply, Reply::Value(_)) => {
+                    hits += u64::from(book.done(id, Ok(*reply)));
+                    continue;
+                }
+                (Part::Reply(reply), _) => queue.server.result(*reply),
+                (Part::Open, Some(broken)) => {
+                    Err(queue.server.error(Lost::Broken(broken.clone()), &patience))
+                }
                 // It was given up: who did that knows.
-                (None, None) => continue,
+                (Part::Open, None) => continue,
             };
             finish(&queue.server, book, id, failed, now);
         }
         book.keep(bytes);
-        if let Some((index, patience)) = found {
-            let queue = &mut self.queues[index];
+        if hits + misses > 0 {
             queue.lost = 0;
             queue.server.note_found(hits, misses, patience.since, now);
         }
@@ -399,8 +397,7 @@ impl Queue {
     ) -> bool {
         let mut asking = connection.asking(desk, Instant::now());
         while let Some(id) = self.pending.front().copied() {
-            let asked = book.with_request(id, |request, patience| asking.ask(request, id, patience));
-            match asked {
+            match book.ask(id, &mut asking) {
                 None | Some(Asked::Yes) => {}
                 Some(Asked::Quiet) => done.push((id, Ok(Reply::Alive))),
                 Some(Asked::Refused(refused)) => done.push((id, Err(Error::Refused(refused)))),

@@ -1,14 +1,14 @@
 //! Look-ups of many keys for one thread, which waits for all of them. Their values stay where they were put together as they came,
 //! and are looked at there: who makes something else of each at once pays for no memory in between.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::{Ending, finish, spread};
-use crate::connection::{Desk, Patience};
+use crate::connection::{Asked, Asking, Desk, Patience};
 use crate::error::Error;
 use crate::gathering::{Book, Gathering};
-use crate::protocol::{Get, Reply, Request, Value};
+use crate::protocol::bundle::Shared;
+use crate::protocol::{Get, Reply};
 use crate::server::Server;
 
 /// What came of looking up many keys, in their order.
@@ -154,25 +154,28 @@ impl Book for Lookups<'_> {
         Some((self.queues[self.index(id)?], self.patience))
     }
 
-    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>, &Patience) -> T) -> Option<T> {
+    fn ask(&mut self, id: u64, asking: &mut Asking<'_>) -> Option<Asked> {
         let get = Get {
             with_cas: self.with_cas,
             ..Get::new(self.keys[self.index(id)?])
         };
-        Some(act(&mut Request::Get(get), &self.patience))
+        Some(asking.look_up(&get, id, &self.patience))
     }
 
-    fn done(&mut self, id: u64, result: Result<Reply, Error>) {
-        if let Some(index) = self.index(id) {
-            self.found.parts[index] = self.found.part(result);
-            self.left -= 1;
-        }
-    }
-
-    fn found(&mut self, id: u64, value: Value, place: Range<usize>, _bytes: &[u8]) {
+    fn done(&mut self, id: u64, result: Result<Reply, Error>) -> bool {
         let Some(index) = self.index(id) else {
-            return;
+            return false;
         };
+        self.found.parts[index] = self.found.part(result);
+        self.left -= 1;
+        true
+    }
+
+    fn found(&mut self, id: u64, shared: Shared, _bytes: &[u8]) -> bool {
+        let Some(index) = self.index(id) else {
+            return false;
+        };
+        let place = shared.place();
         let all = &mut self.found.bytes;
         let bytes = *self.kept.get_or_insert_with(|| {
             all.push(Vec::new());
@@ -182,10 +185,11 @@ impl Book for Lookups<'_> {
             bytes,
             start: place.start,
             len: place.len(),
-            flags: value.flags,
-            cas: value.cas,
+            flags: shared.flags,
+            cas: shared.cas,
         });
         self.left -= 1;
+        true
     }
 
     fn keep(&mut self, bytes: Vec<u8>) {

@@ -54,9 +54,9 @@ impl KeyRules {
         if wire.len() > KEY_LEN_MAX {
             return Err(illegal("is too long", key));
         }
-        // What Python takes for white space, and zero. All bytes are looked at, many at once.
-        let is_blank = |byte: &u8| (b'\t'..=b'\r').contains(byte) | (*byte == b' ') | (*byte == 0);
-        if wire.iter().fold(false, |found, byte| found | is_blank(byte)) {
+        // What Python takes for white space, and zero. Hardly a key has any byte that is so low.
+        let is_blank = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ' | 0);
+        if wire.iter().any(|byte| *byte <= b' ' && is_blank(byte)) {
             return Err(illegal("contains whitespace or null", key));
         }
         Ok(Key { wire, bare })

@@ -22,8 +22,8 @@ const SPANS_MAX: usize = 8;
 const OVERRUN_MAX: u32 = 10_000;
 
 /// How often who sleeps while another one reads gives way before: by then the reply is there as a rule, if the others are many.
-/// With 16 threads of Python on two cores, 1, 2, 4, 8 and 20 times are 1.24, 1.5, 1.6, 1.6 and 1.65 times as many requests as none.
-const GIVE_WAY_MAX: usize = if cfg!(shuttle) { 1 } else { 4 };
+/// With 16 threads of Python on two cores, 2, 4, 8 and 16 times make 1.4, 1.4, 1.6 and 1.4 times as many requests of none.
+const GIVE_WAY_MAX: usize = if cfg!(shuttle) { 1 } else { 8 };
 
 /// What looking has come to.
 #[derive(Debug)]

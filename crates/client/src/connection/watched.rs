@@ -55,11 +55,23 @@ struct Open {
 impl<W: Wire> Asking<'_, W> {
     /// As [`Connection::call`], but only asks: at the latest when this ends. Requests that may take equally long can be one bundle.
     pub(crate) fn ask(&mut self, request: &mut Request<'_>, id: u64, patience: &Patience) -> Asked {
-        if let Request::Get(get) = request
-            && self.join(get, id, patience)
-        {
+        match request {
+            Request::Get(get) => self.look_up(get, id, patience),
+            request => self.ask_alone(request, id),
+        }
+    }
+
+    /// The same for a look-up.
+    #[inline]
+    pub(crate) fn look_up(&mut self, get: &Get<'_>, id: u64, patience: &Patience) -> Asked {
+        if self.join(get, id, patience) {
             return Asked::Yes;
         }
+        self.ask_alone(&mut Request::Get(*get), id)
+    }
+
+    /// What goes by itself.
+    fn ask_alone(&mut self, request: &mut Request<'_>, id: u64) -> Asked {
         self.close();
         let desk = self.desk;
         let waiter = Waiter::new(desk, id, request);
@@ -82,6 +94,7 @@ impl<W: Wire> Asking<'_, W> {
     }
 
     /// Adds a look-up to the open bundle, or to a new one; false if it has to be asked by itself.
+    #[inline]
     fn join(&mut self, get: &Get<'_>, id: u64, patience: &Patience) -> bool {
         let conversation = &self.state.conversation;
         if let Some(open) = &mut self.open
@@ -91,6 +104,11 @@ impl<W: Wire> Asking<'_, W> {
             open.ids.push(id);
             return true;
         }
+        self.begin(get, id, patience)
+    }
+
+    /// Adds a look-up to a new bundle, behind the one that is open.
+    fn begin(&mut self, get: &Get<'_>, id: u64, patience: &Patience) -> bool {
         self.close();
         let conversation = &self.state.conversation;
         let Some(mut bundle) = conversation.bundle(get) else {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::{AllDone, Done, Kept};
 use crate::answer::Place;
-use crate::connection::Patience;
+use crate::connection::{Asked, Asking, Patience};
 use crate::error::Error;
 use crate::gathering::Book;
 use crate::protocol::{Reply, Request};
@@ -147,14 +147,15 @@ impl Book for Entries {
         Some((entry.request.server, entry.patience))
     }
 
-    fn with_request<T>(&mut self, id: u64, act: impl FnOnce(&mut Request<'_>, &Patience) -> T) -> Option<T> {
+    fn ask(&mut self, id: u64, asking: &mut Asking<'_>) -> Option<Asked> {
         let entry = self.entries.get_mut(&id)?;
-        Some(entry.request.with(|request| act(request, &entry.patience)))
+        let ask = |request: &mut Request<'_>| asking.ask(request, id, &entry.patience);
+        Some(entry.request.with(ask))
     }
 
-    fn done(&mut self, id: u64, result: Result<Reply, Error>) {
+    fn done(&mut self, id: u64, result: Result<Reply, Error>) -> bool {
         let Some(entry) = self.entries.remove(&id) else {
-            return;
+            return false;
         };
         match entry.teller {
             Teller::One(done) => self.ready.push(Ready::One(done, result)),
@@ -170,5 +171,6 @@ impl Book for Entries {
                 }
             }
         }
+        true
     }
 }

@@ -150,29 +150,35 @@ fn place_and_bit(key: &[u8]) -> (usize, u64) {
     let add = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);
     let (words, rest) = key.as_chunks::<8>();
     let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    let rest = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let rest = match key.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last),
+        None => rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
     let hash = add(words.fold(0, add), rest);
     let bit = hash >> (64 - SEEN_BITS);
     ((bit >> 6) as usize, 1 << (bit & 63))
 }
 
+#[inline]
 fn skip(rest: &mut &[u8], expected: &[u8]) -> Option<()> {
     *rest = rest.strip_prefix(expected)?;
     Some(())
 }
 
 /// Digits at the front; no more than fit for certain.
+#[inline(always)]
 fn number(rest: &mut &[u8]) -> Option<u64> {
     let (mut number, mut len) = (0, 0);
-    while let Some(byte @ b'0'..=b'9') = rest.get(len) {
-        number = number * 10 + u64::from(byte - b'0');
-        len += 1;
-        if len > DIGITS_MAX {
-            return None;
+    for byte in rest.iter().take(DIGITS_MAX + 1) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
         }
+        number = number * 10 + u64::from(digit);
+        len += 1;
     }
     *rest = &rest[len..];
-    (len > 0).then_some(number)
+    (1..=DIGITS_MAX).contains(&len).then_some(number)
 }
 
 /// The replies to a bundle, as far as they have come.
@@ -188,6 +194,13 @@ pub(super) struct Arriving {
     came: Came,
 }
 
+/// What stands before a value.
+struct Head {
+    len: usize,
+    flags: u32,
+    cas: Option<u64>,
+}
+
 /// What has come of a bundle, in the order of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Came {
@@ -196,85 +209,107 @@ pub struct Came {
     bytes: Vec<u8>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Part {
-    reply: Option<Reply>,
-    /// Where its value lies, if not in the reply.
-    place: Range<usize>,
+/// What has come of one look-up. There are many of them: what is rare lies elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// Nothing.
+    #[default]
+    Open,
+    /// There is no value.
+    Miss,
+    /// A small value.
+    Shared(Shared),
+    /// Any other reply.
+    Reply(Box<Reply>),
 }
 
-/// What has come of one look-up.
-#[derive(Debug, PartialEq, Eq)]
-pub enum PartCame {
-    /// The reply.
-    Reply(Reply),
-    /// A value without its bytes, and where those lie.
-    Shared(Value, Range<usize>),
+/// A value of which nothing is to be told but this; its bytes lie among those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared {
+    start: usize,
+    len: u32,
+    /// The client's flags.
+    pub flags: u32,
+    /// The CAS number, if it was asked for.
+    pub cas: Option<u64>,
+}
+
+impl Shared {
+    /// Where its bytes lie.
+    pub fn place(&self) -> Range<usize> {
+        self.start..self.start + self.len as usize
+    }
+
+    /// The same with bytes of its own.
+    pub fn to_value(self, bytes: &[u8]) -> Value {
+        Value {
+            bytes: bytes[self.place()].to_vec(),
+            flags: self.flags,
+            cas: self.cas,
+            ..Value::default()
+        }
+    }
 }
 
 impl Came {
     fn nothing(len: usize) -> Came {
-        let part = || Part {
-            reply: None,
-            place: 0..0,
-        };
         Came {
-            parts: std::iter::repeat_with(part).take(len).collect(),
+            parts: std::iter::repeat_with(Part::default).take(len).collect(),
             bytes: Vec::new(),
         }
     }
 
     /// Whether nothing has come of any.
     fn is_empty(&self) -> bool {
-        self.parts.iter().all(|part| part.reply.is_none())
+        self.parts.iter().all(|part| *part == Part::Open)
     }
 
     /// What came of each look-up, and the bytes that values share.
-    pub fn into_parts(self) -> (impl Iterator<Item = Option<PartCame>>, Vec<u8>) {
-        let parts = self
-            .parts
-            .into_iter()
-            .map(|part| match (part.reply?, part.place) {
-                (Reply::Value(value), place) if !place.is_empty() => Some(PartCame::Shared(value, place)),
-                (reply, _) => Some(PartCame::Reply(reply)),
-            });
-        (parts, self.bytes)
+    pub fn into_parts(self) -> (impl Iterator<Item = Part>, Vec<u8>) {
+        (self.parts.into_iter(), self.bytes)
     }
 
     /// What came of each look-up, as a reply of its own.
     pub fn into_replies(self) -> Vec<Option<Reply>> {
         let (parts, bytes) = self.into_parts();
         let whole = |part| match part {
-            PartCame::Reply(reply) => reply,
-            PartCame::Shared(value, place) => Reply::Value(Value {
-                bytes: bytes[place].to_vec(),
-                ..value
-            }),
+            Part::Open => None,
+            Part::Miss => Some(Reply::Miss),
+            Part::Reply(reply) => Some(*reply),
+            Part::Shared(shared) => Some(Reply::Value(shared.to_value(&bytes))),
         };
-        parts.map(|part| part.map(whole)).collect()
+        parts.map(whole).collect()
     }
 
     fn has(&self, at: usize) -> bool {
-        self.parts[at].reply.is_some()
+        self.parts[at] != Part::Open
     }
 
     fn put(&mut self, at: usize, reply: Reply) {
-        self.parts[at].reply = Some(reply);
+        self.parts[at] = match reply {
+            Reply::Miss => Part::Miss,
+            reply => Part::Reply(Box::new(reply)),
+        };
     }
 
-    fn put_value(&mut self, at: usize, mut value: Value, bytes: &[u8]) {
+    fn put_value(&mut self, at: usize, head: &Head, bytes: &[u8]) {
+        let mut shared = Shared {
+            start: self.bytes.len(),
+            len: bytes.len() as u32,
+            flags: head.flags,
+            cas: head.cas,
+        };
         if bytes.len() > SHARED_LEN_MAX {
-            value.bytes = bytes.to_vec();
-        } else {
-            if self.bytes.is_empty() {
-                // As if all were as long.
-                self.bytes
-                    .reserve((self.parts.len() * bytes.len()).min(SHARED_START_MAX));
-            }
-            self.parts[at].place = self.bytes.len()..self.bytes.len() + bytes.len();
-            self.bytes.extend_from_slice(bytes);
+            shared.start = 0;
+            return self.put(at, Reply::Value(shared.to_value(bytes)));
         }
-        self.put(at, Reply::Value(value));
+        if self.bytes.is_empty() {
+            // As if all were as long.
+            self.bytes
+                .reserve((self.parts.len() * bytes.len()).min(SHARED_START_MAX));
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.parts[at] = Part::Shared(shared);
     }
 }
 
@@ -329,23 +364,23 @@ impl Arriving {
     /// left to those who read every word.
     pub(super) fn take_value(&mut self, bytes: &mut &[u8], own_end: &[u8], len_max: usize) -> Option<()> {
         let mut rest = *bytes;
-        let (at, len, value) = if self.ended {
+        let (at, head) = if self.ended {
             self.read_meta(&mut rest, own_end)?
         } else {
             self.read_line(&mut rest)?
         };
-        let ends = rest.get(len..)?.starts_with(b"\r\n");
-        if len > len_max || !ends || self.came.has(at) {
+        let (value, ends) = rest.split_at_checked(head.len)?;
+        if head.len > len_max || !ends.starts_with(b"\r\n") || self.came.has(at) {
             return None;
         }
-        self.came.put_value(at, value, &rest[..len]);
+        self.came.put_value(at, &head, value);
         self.next = at + 1;
-        *bytes = &rest[len + 2..];
+        *bytes = &ends[2..];
         Some(())
     }
 
     /// `VALUE` and what follows, to the end of the line.
-    fn read_line(&self, rest: &mut &[u8]) -> Option<(usize, usize, Value)> {
+    fn read_line(&self, rest: &mut &[u8]) -> Option<(usize, Head)> {
         skip(rest, b"VALUE ")?;
         let is_it = |at: &usize| {
             let behind = rest.strip_prefix(self.keys.get(*at));
@@ -353,36 +388,32 @@ impl Arriving {
         };
         let at = (self.next..self.in_line).find(is_it)?;
         *rest = &rest[self.keys.get(at).len() + 1..];
-        let mut value = Value {
-            flags: number(rest)?.try_into().ok()?,
-            ..Value::default()
-        };
+        let flags = number(rest)?.try_into().ok()?;
         skip(rest, b" ")?;
         let len = number(rest)?.try_into().ok()?;
-        if skip(rest, b" ").is_some() {
-            value.cas = Some(number(rest)?);
-        }
+        let cas = match skip(rest, b" ") {
+            Some(()) => Some(number(rest)?),
+            None => None,
+        };
         skip(rest, b"\r\n")?;
-        Some((at, len, value))
+        Some((at, Head { len, flags, cas }))
     }
 
     /// `VA` and what follows, to the end of the line.
-    fn read_meta(&self, rest: &mut &[u8], own_end: &[u8]) -> Option<(usize, usize, Value)> {
+    fn read_meta(&self, rest: &mut &[u8], own_end: &[u8]) -> Option<(usize, Head)> {
         let at = self.place_in_turn()?;
         skip(rest, b"VA ")?;
         let len = number(rest)?.try_into().ok()?;
         skip(rest, b" f")?;
-        let mut value = Value {
-            flags: number(rest)?.try_into().ok()?,
-            ..Value::default()
-        };
+        let flags = number(rest)?.try_into().ok()?;
         skip(rest, b" k")?;
         skip(rest, self.keys.get(at))?;
-        if skip(rest, b" c").is_some() {
-            value.cas = Some(number(rest)?);
-        }
+        let cas = match skip(rest, b" c") {
+            Some(()) => Some(number(rest)?),
+            None => None,
+        };
         skip(rest, own_end)?;
-        Some((at, len, value))
+        Some((at, Head { len, flags, cas }))
     }
 
     pub(super) fn put(&mut self, at: usize, reply: Reply) {

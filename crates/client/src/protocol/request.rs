@@ -292,9 +292,20 @@ impl<'a> Request<'a> {
 
 /// Whether a key's bytes would break a line.
 pub(super) fn needs_base64(key: &[u8]) -> bool {
-    // All bytes are looked at, many at once.
-    key.iter()
-        .fold(false, |found, byte| found | (*byte <= b' ') | (*byte == 0x7f))
+    let (words, _) = key.as_chunks::<8>();
+    // The last bytes together with some that were looked at before.
+    let Some(last) = key.last_chunk::<8>() else {
+        return key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f);
+    };
+    let blanks = |found: u64, word: &[u8; 8]| found | blanks(u64::from_le_bytes(*word));
+    words.iter().fold(blanks(0, last), blanks) != 0
+}
+
+/// Not 0 if one of eight bytes is a blank, a control character or 0x7f.
+fn blanks(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word & (ONES << 7);
+    below(word, b' ' + 1) | below(word ^ (ONES * 0x7f), 1)
 }
 
 /// Why a request was not taken. Nothing of it has been written.
@@ -353,8 +364,24 @@ impl std::error::Error for Refused {}
 
 #[cfg(test)]
 mod tests {
-    use super::{Arith, Get, Refused, Request, Store, StoreMode};
+    use super::{Arith, Get, Refused, Request, Store, StoreMode, needs_base64};
     use crate::protocol::Form;
+
+    #[test]
+    fn every_byte_of_a_key_is_looked_at() {
+        for len in 0..=33 {
+            let mut key = vec![b'k'; len];
+            assert!(!needs_base64(&key), "{len}");
+            for at in 0..len {
+                for byte in 0..=u8::MAX {
+                    key[at] = byte;
+                    let expected = byte <= b' ' || byte == 0x7f;
+                    assert_eq!(needs_base64(&key), expected, "{byte} at {at} of {len}");
+                }
+                key[at] = if at % 2 == 0 { b'!' } else { 0xff };
+            }
+        }
+    }
 
     #[test]
     fn what_a_server_cannot_be_asked_is_refused() {
