@@ -272,13 +272,12 @@ impl Gathering {
             return self.desk.sleep(until);
         }
         if self.desk.start_polling() {
-            let rung = self.poll(until);
-            self.desk.stop_polling(rung);
+            self.poll(until);
         }
     }
 
-    /// Waits for sockets and the bell; gives whether that rang.
-    fn poll(&mut self, until: Option<Instant>) -> bool {
+    /// Waits for sockets and the bell.
+    fn poll(&mut self, until: Option<Instant>) {
         let desk = &self.desk;
         let mut wanted = Vec::with_capacity(self.watched.len());
         self.watched.retain(|connection| {
@@ -302,12 +301,12 @@ impl Gathering {
         }
         let found: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
         drop(fds);
+        let rung = found.get(self.watched.len());
+        // Before it reads: it need not ring for itself. Whoever waits looks at everything anew afterwards.
+        (self.desk).stop_polling(rung.is_some_and(|found| !found.is_empty()));
         for ((connection, wanted), found) in self.watched.iter().zip(wanted).zip(&found) {
             connection.stop_watching(wanted.flags, *found);
         }
-        found
-            .get(self.watched.len())
-            .is_some_and(|found| !found.is_empty())
     }
 
     /// Looks at all sockets again and again before it sleeps, as one call at one connection does; whether something was found. As there,

@@ -83,7 +83,7 @@ pub static OPTIONS: &[OptionRow] = &[
     OptionRow {
         name: "spin_us",
         wanted: "microseconds, 0 to 1000",
-        help: "How long a caller looks for its reply again and again, giving way in between, before it sleeps until it comes, as long again for each 64 keys asked at once, 8 times at most; only where replies tend to come within it. 0: it sleeps at once.",
+        help: "How long a caller looks for its reply again and again, giving way in between, before it sleeps until it comes, as long again for each 64 keys asked at once, 8 times at most; only where replies tend to come within it. Who waits while another caller reads gives way a few times. 0: all sleep at once.",
         set: |config, text| {
             let span = text.parse().ok().filter(|span| *span <= SPIN_US_MAX);
             put(&mut config.spin, span.map(Duration::from_micros))

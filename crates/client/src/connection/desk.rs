@@ -196,3 +196,34 @@ impl Desk {
             .map(AsFd::as_fd)
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags};
+
+    use super::Desk;
+    use crate::connection::poll;
+
+    #[test]
+    fn the_bell_rings_for_those_who_wait_at_sockets_only() {
+        let desk = Desk::new();
+        let rings = || {
+            let bell = desk.bell().expect("the system has one left");
+            let mut fds = [PollFd::new(&bell, PollFlags::IN)];
+            poll(&mut fds, Some(Duration::ZERO)).expect("it can be asked");
+            !fds[0].revents().is_empty()
+        };
+        assert!(desk.start_polling());
+        assert!(!rings(), "nobody calls");
+        desk.wake();
+        assert!(rings());
+        desk.stop_polling(true);
+        // It is about to look at everything: a call only keeps it from waiting again.
+        desk.wake();
+        assert!(!rings());
+        assert!(!desk.start_polling());
+        assert!(desk.start_polling(), "that call was heard");
+    }
+}
