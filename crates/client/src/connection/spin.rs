@@ -52,7 +52,8 @@ pub(crate) fn look<T>(span: Duration, mut look: impl FnMut() -> Option<T>) -> Lo
 #[derive(Debug)]
 pub(crate) struct Spin {
     span: Duration,
-    /// Reads that are to sleep at once. It and the next are read and written by whoever is the reader; they publish nothing.
+    /// Reads that are to sleep at once. It and the next are read and written by whoever is the reader, or by all who give way, of whom
+    /// one may undo what another counts: a pause is some times longer or shorter then. They publish nothing.
     pause: AtomicU32,
     /// Times in a row that were in vain, as the pause that follows the next.
     penalty: AtomicU32,
