@@ -8,6 +8,7 @@
 use std::sync::Mutex;
 
 use scrubjay_base::sync::whole::Ordering;
+use scrubjay_base::sync::yield_now;
 use scrubjay_base::time::Now;
 
 use crate::cache::Cache;
@@ -19,7 +20,7 @@ use crate::segment::{Heap, SEGMENT_START, SegmentId, SegmentState};
 const ROUND_MILLIS: u64 = 1000;
 
 /// Bytes that are summed before other threads are told that this one holds nothing: memory waits for it no longer.
-const STEP: u32 = 1 << 20;
+const STEP: u32 = 256 << 10;
 
 /// A checksum, and where in its segment the bytes end that it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +195,9 @@ impl Cache {
             debug_assert!(next.is_some(), "items lie one behind the other");
             let Some(next) = next else { return };
             self.heap.keep_sum(segment, next);
+            // What was stored in a second takes milliseconds, and this thread has none of its own: a worker that has
+            // something to do goes first.
+            yield_now();
         }
     }
 }
