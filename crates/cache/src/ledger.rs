@@ -18,6 +18,10 @@ use crate::prefetch::prefetch;
 /// Entries in a line.
 const ENTRIES: usize = 4;
 
+/// The bits of a place in a line.
+const PLACE_MASK: u64 = ENTRIES as u64 - 1;
+const _: () = assert!(ENTRIES.is_power_of_two());
+
 /// Places of a line that deletions may take.
 const DELETION_ENTRIES: usize = 2;
 
@@ -124,17 +128,21 @@ impl Ledger {
             ENTRIES
         };
         // The key's own entry, else the oldest of those that may be taken, by its word that begins with when: 0 in an empty one.
-        let (mut entry, mut oldest) = (&line[0], u64::MAX);
-        for (place, other) in line.iter().enumerate() {
-            if (other[0].load(Ordering::Relaxed) ^ fingerprint) >> FINGERPRINT_SHIFT == 0 {
-                entry = other;
-                break;
-            }
-            let facts = other[1].load(Ordering::Relaxed);
-            if place < places && facts < oldest {
-                (entry, oldest) = (other, facts);
-            }
-        }
+        // Which one that is cannot be foretold, so nothing branches on it: the place stands in the word's last bits.
+        let is_own = |entry: &[AtomicU64; 2]| {
+            (entry[0].load(Ordering::Relaxed) ^ fingerprint) >> FINGERPRINT_SHIFT == 0
+        };
+        let own = line
+            .iter()
+            .rev()
+            .fold(0u32, |own, entry| own << 1 | u32::from(is_own(entry)));
+        let when = |place: usize| line[place][1].load(Ordering::Relaxed) & !PLACE_MASK | place as u64;
+        let oldest = (1..places).map(when).fold(when(0), u64::min);
+        let place = match own {
+            0 => (oldest & PLACE_MASK) as usize,
+            own => own.trailing_zeros() as usize,
+        };
+        let entry = &line[place];
         let ttl = leaving.ttl.map_or(NO_TTL, |ttl| short_float(u64::from(ttl)));
         let facts =
             u64::from(leaving.secs) << 32 | u64::from(short_float(leaving.bytes)) << 16 | u64::from(ttl);

@@ -227,12 +227,16 @@ impl Line {
     pub(crate) fn find_location(&self, location: Location) -> Option<(usize, Slot)> {
         let low = location.0 as u32;
         let high = (location.0 >> 32) as u16;
-        for (index, other) in self.locations.iter().enumerate() {
-            if other.load(Ordering::Relaxed) == low {
-                let meta = self.metas[index].load(Ordering::Relaxed);
-                if meta & LOCATION_HIGH_MASK == high {
-                    return Some((index, Slot::decode(low, meta)?));
-                }
+        // All are compared before one is looked at, as in `matches`.
+        let mut set = self.locations.iter().rev().fold(0u32, |set, other| {
+            set << 1 | u32::from(other.load(Ordering::Relaxed) == low)
+        });
+        while set != 0 {
+            let index = set.trailing_zeros() as usize;
+            set &= set - 1;
+            let meta = self.metas[index].load(Ordering::Relaxed);
+            if meta & LOCATION_HIGH_MASK == high {
+                return Some((index, Slot::decode(low, meta)?));
             }
         }
         None
