@@ -22,6 +22,21 @@ fn set(worker: &mut Worker, key: &[u8], value: &[u8], exptime: i64) {
     assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
 }
 
+/// Stores a value that comes in these pieces, a turn each.
+fn receive<'a>(worker: &mut Worker, key: &[u8], pieces: impl Iterator<Item = &'a [u8]> + Clone, now: Now) {
+    let len = pieces.clone().map(<[u8]>::len).sum();
+    let mut upload = worker.begin_upload(len, 0);
+    for piece in pieces {
+        worker.begin_turn(now);
+        upload.write(worker, piece).expect("memory");
+    }
+    let outcome = worker.store(Store {
+        value: Body::Upload(upload),
+        ..store(key, b"", 0)
+    });
+    assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
+}
+
 fn read(worker: &mut Worker, key: &[u8]) -> Option<Vec<u8>> {
     worker.get(&Get::key(key)).map(|hit| {
         let mut value = Vec::new();
@@ -297,16 +312,12 @@ fn large_values_are_kept_in_pieces_and_survive_compaction() {
         let key = random.below(12);
         let name = key.to_string().into_bytes();
         let whole = value(key, round, 200_000 + random.below(700_000) as usize);
-        let mut upload = worker.begin_upload(whole.len(), 0);
-        for chunk in whole.chunks(50_000) {
-            worker.begin_turn(Now::from_secs(1 + round / 10));
-            upload.write(&mut worker, chunk).unwrap();
-        }
-        let outcome = worker.store(Store {
-            value: Body::Upload(upload),
-            ..store(&name, b"", 0)
-        });
-        assert!(matches!(outcome, StoreOutcome::Stored { .. }));
+        receive(
+            &mut worker,
+            &name,
+            whole.chunks(50_000),
+            Now::from_secs(1 + round / 10),
+        );
         for small in 0..200u64 {
             set(&mut worker, &(small + 1000 * round).to_be_bytes(), &[1; 90], 1);
         }
@@ -336,16 +347,8 @@ fn values_in_pieces_fill_a_cache_and_leave_it_as_a_whole() {
     let mut worker = cache.worker();
     let count = 4 * memory_max / whole.len();
     for number in 0..count as u64 {
-        let mut upload = worker.begin_upload(whole.len(), 0);
-        for chunk in whole.chunks(16_000) {
-            worker.begin_turn(Now::from_secs(1 + number / 100));
-            upload.write(&mut worker, chunk).unwrap();
-        }
-        let outcome = worker.store(Store {
-            value: Body::Upload(upload),
-            ..store(&number.to_be_bytes(), b"", 0)
-        });
-        assert!(matches!(outcome, StoreOutcome::Stored { .. }));
+        let now = Now::from_secs(1 + number / 100);
+        receive(&mut worker, &number.to_be_bytes(), whole.chunks(16_000), now);
         if number % 100 == 0 {
             cache.maintain(Now::from_secs(1 + number / 100));
         }
