@@ -201,24 +201,59 @@ fn lines(network: &Network, count: usize) -> Vec<u8> {
     text
 }
 
+/// A peer that sends a text bit by bit and takes what comes back.
+struct Talk {
+    peer: Peer,
+    text: Vec<u8>,
+    sent: usize,
+    received: Vec<u8>,
+}
+
+impl Talk {
+    fn begin(setup: &Setup) -> Talk {
+        let text = lines(&setup.network, setup.network.draw(100) as usize);
+        Talk {
+            peer: setup.connect(),
+            text,
+            sent: 0,
+            received: Vec::new(),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.received.len() == self.text.len()
+    }
+
+    fn go_on(&mut self, network: &Network) {
+        let len = (network.draw(3_000) as usize).min(self.text.len() - self.sent);
+        if len > 0 {
+            self.peer.send(&self.text[self.sent..self.sent + len]);
+            self.sent += len;
+        }
+        self.received
+            .extend(self.peer.receive(network.draw(2_000) as usize));
+    }
+
+    /// All came back, once and in order.
+    fn end(&self, seed: u64) {
+        assert!(self.received == self.text, "seed {seed}: other bytes came back");
+        assert!(!self.peer.is_closed(), "seed {seed}");
+        self.peer.end();
+    }
+}
+
 #[test]
 fn every_byte_comes_back_once_and_in_order_whatever_the_network_does() {
     for seed in 0..200 {
         let setup = Setup::new(seed, Faults::unkind(seed), NO_LIMITS);
         let network = &setup.network;
         let mut worker = setup.worker();
-        let mut peers: Vec<_> = (0..1 + network.draw(4))
-            .map(|_| {
-                let text = lines(network, network.draw(100) as usize);
-                (setup.connect(), text, 0, Vec::new())
-            })
-            .collect();
+        let mut talks: Vec<_> = (0..1 + network.draw(4)).map(|_| Talk::begin(&setup)).collect();
         // One more that breaks off somewhere in between.
         let broken = setup.connect();
         let breaks_at = network.draw(50) as usize;
-        let is_done = |(_, text, _, received): &(Peer, Vec<u8>, usize, Vec<u8>)| received.len() == text.len();
         let mut turn = 0;
-        while !peers.iter().all(is_done) {
+        while !talks.iter().all(Talk::is_done) {
             assert!(turn < TURNS_MAX, "seed {seed}: it goes on for ever");
             turns(&mut worker, 1);
             match turn.cmp(&breaks_at) {
@@ -226,23 +261,13 @@ fn every_byte_comes_back_once_and_in_order_whatever_the_network_does() {
                 std::cmp::Ordering::Equal => broken.reset(),
                 std::cmp::Ordering::Greater => {}
             }
-            let chosen = network.draw(peers.len() as u64) as usize;
-            let (peer, text, sent, received) = &mut peers[chosen];
-            let len = (network.draw(3_000) as usize).min(text.len() - *sent);
-            if len > 0 {
-                peer.send(&text[*sent..*sent + len]);
-                *sent += len;
-            }
-            received.extend(peer.receive(network.draw(2_000) as usize));
+            let chosen = network.draw(talks.len() as u64) as usize;
+            talks[chosen].go_on(network);
             turn += 1;
         }
-        for (peer, text, _, received) in &peers {
-            assert!(received == text, "seed {seed}: other bytes came back");
-            assert!(!peer.is_closed());
-            peer.end();
-        }
+        talks.iter().for_each(|talk| talk.end(seed));
         broken.reset();
-        while !broken.is_closed() || !peers.iter().all(|(peer, ..)| peer.is_closed()) {
+        while !broken.is_closed() || !talks.iter().all(|talk| talk.peer.is_closed()) {
             assert!(turn < TURNS_MAX, "seed {seed}: a connection stays");
             turns(&mut worker, 1);
             turn += 1;

@@ -10,7 +10,7 @@ use scrubjay_io::driver::sim::{Faults, Peer, Sim};
 
 use super::super::hand_over::admit;
 use super::super::{Limits, Worker};
-use super::{LINES_PER_CALL, NO_LIMITS, Setup, TURNS_MAX, lines};
+use super::{LINES_PER_CALL, NO_LIMITS, Setup, TURNS_MAX, Talk};
 use crate::output::Output;
 use crate::roll::State;
 use crate::service::{Handled, Next, Peer as Address, Service};
@@ -239,18 +239,10 @@ fn nothing_is_lost_or_torn_whatever_the_network_does() {
         };
         setup.shared.limits.set(draw_rates());
         let mut server = Server::new(&setup);
-        let mut peers: Vec<_> = (0..1 + network.draw(6))
-            .map(|_| {
-                let text = lines(network, network.draw(100) as usize);
-                (setup.connect(), text, 0, Vec::new())
-            })
-            .collect();
+        let mut talks: Vec<_> = (0..1 + network.draw(6)).map(|_| Talk::begin(&setup)).collect();
         let broken = setup.connect();
         let mut turn = 0;
-        while !peers
-            .iter()
-            .all(|(_, text, _, received)| received.len() == text.len())
-        {
+        while !talks.iter().all(Talk::is_done) {
             assert!(turn < TURNS_MAX, "seed {seed}: it goes on for ever");
             server.turns(1);
             match network.draw(100) {
@@ -259,21 +251,11 @@ fn nothing_is_lost_or_torn_whatever_the_network_does() {
                 2 => broken.reset(),
                 _ => broken.send(b"half a line, or a whole one\nand"),
             }
-            let chosen = network.draw(peers.len() as u64) as usize;
-            let (peer, text, sent, received) = &mut peers[chosen];
-            let len = (network.draw(3_000) as usize).min(text.len() - *sent);
-            if len > 0 {
-                peer.send(&text[*sent..*sent + len]);
-                *sent += len;
-            }
-            received.extend(peer.receive(network.draw(2_000) as usize));
+            let chosen = network.draw(talks.len() as u64) as usize;
+            talks[chosen].go_on(network);
             turn += 1;
         }
-        for (peer, text, _, received) in &peers {
-            assert!(received == text, "seed {seed}: other bytes came back");
-            assert!(!peer.is_closed(), "seed {seed}");
-            peer.end();
-        }
+        talks.iter().for_each(|talk| talk.end(seed));
         broken.reset();
         while setup.count(|counters| &counters.curr_connections) > 0 {
             assert!(turn < TURNS_MAX, "seed {seed}: a connection stays");
