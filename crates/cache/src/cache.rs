@@ -664,7 +664,10 @@ impl Cache {
     /// Moves some pages of the index if a resize is due; returns whether more is to do.
     pub(crate) fn step_index(&self, turn: &Turn<'_>, pages: usize) -> bool {
         let items = self.items();
-        self.eviction.note_mean_size(self.items_bytes(), items);
+        let items_bytes = self.items_bytes();
+        self.eviction.note_mean_size(items_bytes, items);
+        self.heap
+            .expect_items_of(items_bytes.checked_div(items).unwrap_or(0));
         if !self.index.wants_step(items) && !self.index.has_leftovers() {
             return false;
         }

@@ -338,10 +338,19 @@ impl<'a> ItemRef<'a> {
 
     /// The value of an item that is not chained.
     pub(crate) fn inline_value(&self) -> &'a [u8] {
-        debug_assert!(!self.is_chained());
-        let layout = self.shape().layout();
-        let start = usize::from(layout.key) + usize::from(self.byte(layout.key_len));
-        self.bytes(start, self.value_len())
+        self.value_in_one().expect("asked of an item that is not chained")
+    }
+
+    /// The value, if it is not in pieces.
+    #[inline]
+    pub(crate) fn value_in_one(&self) -> Option<&'a [u8]> {
+        let shape = self.shape();
+        let layout = shape.layout();
+        (!shape.is_chained()).then(|| {
+            let start = usize::from(layout.key) + usize::from(self.byte(layout.key_len));
+            let len = self.number(layout.key_len + 1, layout.key - layout.key_len - 1);
+            self.bytes(start, len as usize)
+        })
     }
 
     fn piece_table(&self) -> (usize, usize) {
@@ -395,11 +404,6 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    pub(crate) fn flags(&self) -> u32 {
-        let layout = self.shape().layout();
-        self.number(layout.flags, layout.key_len - layout.flags)
-    }
-
     /// Deadline in ticks. Acquire pairs with [`ItemRef::set_deadline`].
     pub(crate) fn deadline(&self) -> u32 {
         self.deadline_of(self.shape())
@@ -417,14 +421,15 @@ impl<'a> ItemRef<'a> {
     /// CAS number, 0 without one.
     pub(crate) fn cas(&self) -> u64 {
         let shape = self.shape();
-        let layout = shape.layout();
-        match shape.cas_width() {
-            0 => 0,
-            width => {
-                let low = self.word(usize::from(layout.cas)).load(Ordering::Acquire);
-                (u64::from(self.number(layout.cas_high, width - 4)) << 32) | u64::from(low)
-            }
-        }
+        self.cas_by(shape.cas_width(), shape.layout()).unwrap_or(0)
+    }
+
+    #[inline]
+    fn cas_by(&self, width: u8, layout: Layout) -> Option<u64> {
+        (width > 0).then(|| {
+            let low = self.word(usize::from(layout.cas)).load(Ordering::Acquire);
+            (u64::from(self.number(layout.cas_high, width - 4)) << 32) | u64::from(low)
+        })
     }
 
     /// Changes the CAS number in place; `false` if it does not fit. Caller holds the line's lock.
@@ -489,13 +494,16 @@ impl<'a> ItemRef<'a> {
     }
 
     /// The item as a header, to write a changed copy.
+    #[inline]
     pub(crate) fn header(&self) -> Header {
         let state = self.state();
+        let shape = Shape(state.0 as u8);
+        let layout = shape.layout();
         Header {
-            deadline: self.deadline(),
-            deadline_word: self.shape().has_deadline(),
-            cas: (self.shape().cas_width() > 0).then(|| self.cas()),
-            flags: self.flags(),
+            deadline: self.deadline_of(shape),
+            deadline_word: shape.has_deadline(),
+            cas: self.cas_by(shape.cas_width(), layout),
+            flags: self.number(layout.flags, layout.key_len - layout.flags),
             key_is_binary: state.key_is_binary(),
             stale: state.stale(),
             win: state.win(),
@@ -783,7 +791,7 @@ mod tests {
             assert_eq!(item.key(), b"key");
             assert_eq!(item.inline_value(), value);
             assert_eq!(item.cas(), header.cas.unwrap_or(0));
-            assert_eq!(item.flags(), header.flags);
+            assert_eq!(item.header().flags, header.flags);
             assert_eq!(item.deadline(), header.deadline);
             assert_eq!(item.len(), len);
             assert_eq!(item.header().idle_secs(100), 1);

@@ -3,12 +3,12 @@
 //! ```text
 //! header     u32        version:21 (odd = being changed) | spare:1 | moved:1 | locked:1 | overflow:8
 //! locations  u32 x 10   low 32 bits of an item's location; 0 = empty slot
-//! metas      u16 x 10   tag:7 | hit:1 | heat:4 | location's high 4 bits
+//! metas      u16 x 10   tag:7 | hit:1 | heat:4 | location's high 4 bits; read and written by twos
 //! ```
 //! Readers never lock: they read the version, the slots, then the version again. Writers lock the home line of a key;
 //! any change to the keys of a home line, also of those that lie in an overflow line, changes the home line's version.
 
-use scrubjay_base::sync::{AtomicU16, AtomicU32, Ordering, fence, spin_loop, yield_now};
+use scrubjay_base::sync::{AtomicU32, Ordering, fence, spin_loop, yield_now};
 
 /// Slots in a line.
 pub(crate) const SLOTS: usize = 10;
@@ -55,13 +55,15 @@ impl Location {
 /// One cache line of the table.
 #[repr(C, align(64))]
 #[derive(Debug)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct Line {
     /// Written by the holder of the lock bit; read by all. Even-version stores (Release) pair with [`Line::read`].
     header: AtomicU32,
     /// Written inside an odd version; read between two loads of the header.
     locations: [AtomicU32; SLOTS],
-    /// As `locations`; readers may also note a read (one relaxed attempt, lossy by contract).
-    metas: [AtomicU16; SLOTS],
+    /// As `locations`, two slots' in a word, the first one's in its low half; readers may also note a read (one relaxed attempt,
+    /// lossy by contract).
+    metas: [AtomicU32; SLOTS / 2],
 }
 
 #[cfg(not(loom))]
@@ -173,8 +175,24 @@ impl Line {
         Line {
             header: AtomicU32::new(0),
             locations: std::array::from_fn(|_| AtomicU32::new(0)),
-            metas: std::array::from_fn(|_| AtomicU16::new(0)),
+            metas: std::array::from_fn(|_| AtomicU32::new(0)),
         }
+    }
+
+    /// A slot's meta.
+    #[inline]
+    fn meta(&self, index: usize) -> u16 {
+        (self.metas[index / 2].load(Ordering::Relaxed) >> meta_shift(index)) as u16
+    }
+
+    /// Stores a slot's meta; nobody else stores here, but a reader may note a read of the other slot, which is then lost.
+    #[inline]
+    fn set_meta(&self, index: usize, meta: u16) {
+        let word = &self.metas[index / 2];
+        word.store(
+            with_meta(word.load(Ordering::Relaxed), index, meta),
+            Ordering::Relaxed,
+        );
     }
 
     /// Waits until nobody changes the line and returns what its header says.
@@ -202,17 +220,19 @@ impl Line {
     #[inline]
     pub(crate) fn matches(&self, tag: u16) -> impl Iterator<Item = (usize, Slot)> + '_ {
         // All metas are compared before one is looked at: where a match is found cannot be foretold, and a processor that
-        // foretells it wrongly waits for memory when it could have been at the next request.
-        let mut set = self.metas.iter().rev().fold(0u32, |set, meta| {
-            let differing = meta.load(Ordering::Relaxed) ^ (tag << TAG_SHIFT);
-            set << 1 | u32::from(differing < 1 << TAG_SHIFT)
-        });
+        // foretells it wrongly waits for memory when it could have been at the next request. The fewer steps wait for the line,
+        // the more of the next request a processor has room for meanwhile.
+        let pair = |number: usize| u64::from(self.metas[number].load(Ordering::Relaxed));
+        let [first, second] = [0, 2].map(|number| like_tag(pair(number) | (pair(number + 1) << 32), tag));
+        let last = like_tag(pair(4), tag) & u64::from(u32::MAX);
+        // Of the slots 4 * n + m, the bit 16 * m + n.
+        let mut set = first | (second << 1) | (last << 2);
         std::iter::from_fn(move || {
             while set != 0 {
-                let index = set.trailing_zeros() as usize;
+                let bit = set.trailing_zeros() as usize;
                 set &= set - 1;
-                let (location, meta) = (&self.locations[index], &self.metas[index]);
-                let slot = Slot::decode(location.load(Ordering::Relaxed), meta.load(Ordering::Relaxed));
+                let index = bit % 16 * 4 + bit / 16;
+                let slot = Slot::decode(self.locations[index].load(Ordering::Relaxed), self.meta(index));
                 // Under a lock-free read it may be another by now.
                 if let Some(slot) = slot.filter(|slot| slot.tag == tag) {
                     return Some((index, slot));
@@ -234,7 +254,7 @@ impl Line {
         while set != 0 {
             let index = set.trailing_zeros() as usize;
             set &= set - 1;
-            let meta = self.metas[index].load(Ordering::Relaxed);
+            let meta = self.meta(index);
             if meta & LOCATION_HIGH_MASK == high {
                 return Some((index, Slot::decode(low, meta)?));
             }
@@ -250,20 +270,19 @@ impl Line {
             if location == 0 {
                 return None;
             }
-            let meta = self.metas[slot].load(Ordering::Relaxed);
-            Some((slot, Slot::decode(location, meta)?))
+            Some((slot, Slot::decode(location, self.meta(slot))?))
         })
     }
 
     /// Notes a heat other than the one that was read with `slot`. One attempt: a race loses a count, never more.
     pub(crate) fn note_heat(&self, index: usize, slot: Slot, heat: Heat) {
         let raised = Slot { heat, ..slot };
-        let _ = self.metas[index].compare_exchange(
-            slot.meta(),
-            raised.meta(),
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        let word = &self.metas[index / 2];
+        let seen = word.load(Ordering::Relaxed);
+        if (seen >> meta_shift(index)) as u16 == slot.meta() {
+            let noted = with_meta(seen, index, raised.meta());
+            let _ = word.compare_exchange(seen, noted, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// Locks the line against writers; spins, then yields, while another holds it. `None` if the line was moved.
@@ -302,6 +321,26 @@ impl Line {
     pub(crate) fn is_busy(&self) -> bool {
         self.header.load(Ordering::Relaxed) & (LOCKED | VERSION_ONE) != 0
     }
+}
+
+/// Where in its word a slot's meta begins.
+fn meta_shift(index: usize) -> usize {
+    index % 2 * 16
+}
+
+/// The word with another meta for one of its slots.
+fn with_meta(word: u32, index: usize, meta: u16) -> u32 {
+    (word & !(0xffff << meta_shift(index))) | (u32::from(meta) << meta_shift(index))
+}
+
+/// The lowest bit of each of four metas whose tag is this.
+#[inline]
+fn like_tag(metas: u64, tag: u16) -> u64 {
+    const ONES: u64 = 0x0001_0001_0001_0001;
+    let unlike = (metas ^ (ONES * u64::from(tag << TAG_SHIFT))) >> TAG_SHIFT & (ONES * ((1 << TAG_BITS) - 1));
+    // Seven bits that are not all 0 carry into the eighth.
+    let carried = unlike + ONES * ((1 << TAG_BITS) - 1);
+    (!carried >> TAG_BITS) & ONES
 }
 
 fn wait(spins: &mut u32) {
@@ -373,13 +412,13 @@ impl LineChange<'_, '_> {
     pub(crate) fn set(&mut self, index: usize, slot: Slot) {
         let line = self.guard.line;
         line.locations[index].store(slot.location.0 as u32, Ordering::Relaxed);
-        line.metas[index].store(slot.meta(), Ordering::Relaxed);
+        line.set_meta(index, slot.meta());
     }
 
     pub(crate) fn clear(&mut self, index: usize) {
         let line = self.guard.line;
         line.locations[index].store(0, Ordering::Relaxed);
-        line.metas[index].store(0, Ordering::Relaxed);
+        line.set_meta(index, 0);
     }
 
     pub(crate) fn set_overflow(&mut self, bit: usize, present: bool) {
@@ -398,3 +437,31 @@ impl LineChange<'_, '_> {
 }
 
 mod repair;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Heat, Line, Location, SLOTS, Slot};
+
+    #[test]
+    fn the_slots_of_a_tag_are_found_among_all_others() {
+        let tags = [0, 1, 0x3f, 0x40, 0x7e, 0x7f];
+        for (tag, other) in tags.iter().flat_map(|tag| tags.map(|other| (*tag, other))) {
+            // Every second slot, all of another tag in between, and one empty.
+            let line = Line::default();
+            for index in 1..SLOTS {
+                line.put_back(
+                    index,
+                    Some(Slot {
+                        location: Location::from_units((1 << 36) - index as u64),
+                        tag: if index % 2 == 0 { tag } else { other },
+                        heat: Heat::remembered(15),
+                    }),
+                );
+            }
+            let mut found: Vec<usize> = line.matches(tag).map(|(index, _)| index).collect();
+            found.sort_unstable();
+            let wanted = (1..SLOTS).filter(|index| tag == other || index % 2 == 0);
+            assert_eq!(found, wanted.collect::<Vec<_>>(), "{tag} among {other}");
+        }
+    }
+}

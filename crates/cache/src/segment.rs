@@ -294,6 +294,8 @@ pub(crate) struct Heap {
     unit_shift: u32,
     segments_max: u32,
     pages_max: usize,
+    /// How far from an item's first byte its last one is fetched for: see [`Heap::expect_items_of`].
+    reach: AtomicU32,
 }
 
 // SAFETY: the pointers lead into `memory`, which lives as long as the heap; what they lead to is atomics, or item bytes
@@ -343,6 +345,7 @@ impl Heap {
             unit_shift: unit_shift(segment_shift, segments_max),
             segments_max,
             pages_max,
+            reach: AtomicU32::new(CACHE_LINE as u32),
             memory,
         })
     }
@@ -516,11 +519,21 @@ impl Heap {
         self.base.wrapping_add(offset)
     }
 
-    /// Hints the processor to fetch the line behind the item's first one: most values lie across both.
+    /// Hints the processor to fetch what follows on the item's first line: the next one, and the one in which an item of mean size
+    /// ends. How long this one is stands in it; whoever waits to read that waits twice.
     #[inline]
     pub(crate) fn prefetch_value(&self, location: Location) {
         let offset = (location.units() as usize) << self.unit_shift;
+        let reach = self.reach.load(Ordering::Relaxed) as usize;
         prefetch(self.base.wrapping_add(offset + CACHE_LINE));
+        prefetch(self.base.wrapping_add(offset + reach));
+    }
+
+    /// The mean item has so many bytes. Of longer ones than some lines the processor fetches the rest by itself.
+    pub(crate) fn expect_items_of(&self, mean_size: u64) {
+        let lines = CACHE_LINE as u64..=2 * CACHE_LINE as u64;
+        let reach = mean_size.saturating_sub(1).clamp(*lines.start(), *lines.end());
+        self.reach.store(reach as u32, Ordering::Relaxed);
     }
 
     /// Hints the processor to fetch a line of the index.

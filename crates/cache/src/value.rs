@@ -50,9 +50,8 @@ impl<'w> Value<'w> {
     fn parts(&self) -> impl Iterator<Item = (Location, &'w [u8])> {
         let item = self.item;
         let heap = &self.member.cache().heap;
-        let chained = item.is_chained();
-        let whole = (!chained).then(|| (self.location, item.inline_value()));
-        let pieces = chained.then(|| {
+        let whole = item.value_in_one().map(|value| (self.location, value));
+        let pieces = whole.is_none().then(|| {
             item.pieces()
                 .map(move |piece| (piece.location, heap.item(piece.location).piece_bytes()))
         });

@@ -19,7 +19,7 @@ impl Line {
     /// What a slot holds, and whether that is more than nothing.
     pub(crate) fn slot(&self, index: usize) -> Option<Slot> {
         let location = self.locations[index].load(Ordering::Relaxed);
-        Slot::decode(location, self.metas[index].load(Ordering::Relaxed))
+        Slot::decode(location, self.meta(index))
     }
 
     /// What a slot may have been meant to hold when its two words were not stored both: the same but for the location's
@@ -42,8 +42,8 @@ impl Line {
         if self.locations[index].load(Ordering::Relaxed) != location {
             self.locations[index].store(location, Ordering::Relaxed);
         }
-        if self.metas[index].load(Ordering::Relaxed) != meta {
-            self.metas[index].store(meta, Ordering::Relaxed);
+        if self.meta(index) != meta {
+            self.set_meta(index, meta);
         }
     }
 
