@@ -162,7 +162,11 @@ impl Session for Worker<'_> {
 
     #[inline]
     fn get(&mut self, key: &Key) -> Option<u64> {
-        let hit = self.worker.get(&Get::key(key))?;
+        let hit = self.worker.get(&Get {
+            // Each by itself, as who looks ahead waits for no memory anyway.
+            note_later: !self.engine.ahead,
+            ..Get::key(key)
+        })?;
         Some(hit.slices().map(sum).sum())
     }
 

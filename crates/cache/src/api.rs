@@ -83,6 +83,9 @@ pub struct Get<'a> {
     pub recache_below: Option<i64>,
     /// Leave last access, fetched and frequency alone (`mg u`).
     pub no_bump: bool,
+    /// Last access, fetched and frequency may be noted together with those of the look-ups that follow: at the latest before
+    /// this worker does anything else, looks up without this, or begins a turn. Look-ups of several keys then wait for memory together.
+    pub note_later: bool,
     /// CAS number of a vivified item (`mg E`).
     pub new_cas: Option<u64>,
     /// The caller understands leases: on a stale item one caller wins the refill. Classic and binary gets set `false`.
@@ -99,6 +102,7 @@ impl<'a> Get<'a> {
             vivify: None,
             recache_below: None,
             no_bump: false,
+            note_later: false,
             new_cas: None,
             leases: false,
         }

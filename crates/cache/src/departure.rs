@@ -107,7 +107,7 @@ impl Worker {
     /// What lies under `key`. Leaves no trace, and is not counted.
     pub fn peek(&self, key: &[u8]) -> Peek {
         let cache = self.member.cache();
-        cache.epochs.announce_again(self.member.index);
+        self.announce_again();
         let hash = cache.index.hash(key);
         if let Some((found, header)) = self.look(hash, key) {
             return Peek::Found {

@@ -128,6 +128,7 @@ pub(crate) struct Found<'a> {
     home: &'a Line,
     seen: Seen,
     line: &'a Line,
+    place: Place,
     slot_index: usize,
     slot: Slot,
 }
@@ -392,6 +393,7 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
                 home,
                 seen,
                 line: home,
+                place: Place::Home,
                 slot_index,
                 slot,
             });
@@ -412,6 +414,7 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
                     home,
                     seen,
                     line,
+                    place: Place::Overflow(number),
                     slot_index,
                     slot,
                 });
@@ -626,5 +629,6 @@ mod recover;
 mod resize;
 mod restart;
 
+pub(crate) use find::Mark;
 pub(crate) use recover::{Moved, Visit};
 pub(crate) use resize::{GROW_ABOVE, PUNCH_BATCH, first_pages, grown};

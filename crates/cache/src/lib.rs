@@ -29,6 +29,7 @@ mod models;
 pub mod plan;
 mod pool;
 mod prefetch;
+mod reads;
 mod reclaim;
 mod recovery;
 mod recycle;

@@ -103,7 +103,7 @@ impl Worker {
     ) -> Option<ScanCursor> {
         let cache = self.member.cache();
         // What an earlier call returned is not in use any more: `self` is borrowed anew.
-        cache.epochs.announce_again(self.member.index);
+        self.announce_again();
         let (turn, mut place) = (self.turn(), cursor.place);
         let mut found: Vec<(ItemRef<'_>, Header)> = Vec::with_capacity(ITEMS_EXPECTED);
         for number in 0..lines {

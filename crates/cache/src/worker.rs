@@ -16,6 +16,7 @@ use crate::index::{Entry, Found, KeyHash, Locked};
 use crate::item::{Header, ItemRef, NEVER, PIECE_HEADER};
 use crate::ledger;
 use crate::line::{Heat, Location};
+use crate::reads::Reads;
 use crate::sampler::Event;
 use crate::tally::Tally;
 use crate::value::Value;
@@ -53,6 +54,7 @@ pub struct Worker {
     pub(crate) now: Now,
     secs: u32,
     random: Cell<u64>,
+    pub(crate) reads: Reads,
     /// Items stored since this worker last looked whether the index should grow.
     stored: Cell<u32>,
 }
@@ -102,6 +104,7 @@ impl Worker {
             now: Now::default(),
             secs: 0,
             random: Cell::new(random),
+            reads: Reads::default(),
             stored: Cell::new(0),
         };
         worker.begin_turn(Now::default());
@@ -115,6 +118,7 @@ impl Worker {
 
     /// Starts a turn at `now`; nothing that earlier turns returned by reference is in use any more. Cost: two stores.
     pub fn begin_turn(&mut self, now: Now) {
+        self.note_reads();
         self.now = now;
         self.secs = now.secs() as u32;
         self.member.cache.advance(now);
@@ -125,6 +129,7 @@ impl Worker {
     /// Says that this worker holds nothing and will not call until the next [`Worker::begin_turn`]. A worker that sleeps
     /// without saying so keeps memory from being used again.
     pub fn go_idle(&mut self) {
+        self.note_reads();
         self.member.cache.epochs.sleep(self.member.index);
     }
 
@@ -134,7 +139,9 @@ impl Worker {
         self.member.cache.tick()
     }
 
+    /// Whoever asks may make room with it, and so let items go.
     pub(crate) fn turn(&self) -> Turn<'_> {
+        self.note_reads();
         Turn {
             member: self.member.index,
             tick: self.tick(),
@@ -157,8 +164,10 @@ impl Worker {
     #[inline]
     pub fn get(&mut self, get: &Get<'_>) -> Option<Hit<'_>> {
         let cache = &*self.member.cache;
-        // What an earlier call returned is not in use any more: `self` is borrowed anew.
-        cache.epochs.announce_again(self.member.index);
+        if !get.note_later || self.reads.is_full() {
+            // What an earlier call returned is not in use any more: `self` is borrowed anew.
+            self.announce_again();
+        }
         let hash = cache.index.hash(get.key);
         cache.tally(self.member.index).reads.add(1);
         let seen = cache.look(hash, get.key);
@@ -175,9 +184,9 @@ impl Worker {
         match seen {
             None if get.vivify.is_none() => return None,
             Some((found, seen)) if get.touch.is_none() && !self.wants_win(get, &seen) => {
-                if !get.no_bump {
-                    self.note_access(found.item);
-                    found.note_read(next_random(&self.random));
+                let is_for_later = get.note_later && !get.no_bump && self.reads.push(found.mark(hash));
+                if !get.no_bump && !is_for_later {
+                    self.note_read(&found);
                 }
                 return Some(self.hit(found.item, found.location, &seen));
             }
@@ -300,6 +309,19 @@ impl Worker {
             }
             return Some(hit);
         }
+    }
+
+    /// Tells others that this worker holds nothing.
+    #[inline]
+    pub(crate) fn announce_again(&self) {
+        self.note_reads();
+        self.member.cache.epochs.announce_again(self.member.index);
+    }
+
+    #[inline]
+    pub(crate) fn note_read(&self, found: &Found<'_>) {
+        self.note_access(found.item);
+        found.note_read(next_random(&self.random));
     }
 
     #[inline]
@@ -520,7 +542,7 @@ impl Worker {
     /// Where the item under `key` is, or why it is gone. Leaves no trace.
     pub fn why(&self, key: &[u8]) -> Why {
         let cache = &*self.member.cache;
-        cache.epochs.announce_again(self.member.index);
+        self.announce_again();
         let hash = cache.index.hash(key);
         if let Some((found, header)) = self.look(hash, key) {
             let segment = cache.heap.segment_of(found.location);
@@ -603,7 +625,7 @@ impl Worker {
     pub(crate) fn note_stored(&self) {
         let cache = &*self.member.cache;
         // An operation has just ended and nothing is held: others may be waiting for memory until they know that.
-        cache.epochs.announce_again(self.member.index);
+        self.announce_again();
         self.stored.set(self.stored.get() + 1);
         if self.stored.get() >= STORES_PER_LOOK {
             self.stored.set(0);
@@ -624,6 +646,7 @@ enum Rewrite {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        self.note_reads();
         self.member.cache.leave(self.member.index);
     }
 }

@@ -446,7 +446,6 @@ impl Both {
         let bytes = key_bytes(*key);
         let (new_cas, _) = self.cas(*key, *new_cas);
         let get = Get {
-            key: &bytes,
             key_is_binary: *key_is_binary,
             touch: *touch,
             vivify: *vivify,
@@ -454,6 +453,7 @@ impl Both {
             no_bump: *no_bump,
             new_cas,
             leases: *leases,
+            ..Get::key(&bytes)
         };
         let mut ours = self.worker.get(&get).map(found);
         let theirs = self.model.get(&get);

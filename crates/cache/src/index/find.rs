@@ -1,6 +1,68 @@
-//! Finding a key under its line's lock: most lie in the line itself, and for those it takes few steps.
+//! Finding a key under its line's lock, where most lie in the line itself and take few steps, and finding again what was found.
 
-use super::{Entry, Locked, Place};
+use super::{Entry, Found, HOME_LINES, Index, KeyHash, Locked, Place};
+use crate::line::Location;
+use crate::segment::Heap;
+
+/// Where an item was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    hash: KeyHash,
+    location: Location,
+    place: Place,
+    slot_index: usize,
+}
+
+impl Default for Mark {
+    fn default() -> Mark {
+        Mark {
+            hash: KeyHash(0),
+            location: Location::from_units(1),
+            place: Place::Home,
+            slot_index: 0,
+        }
+    }
+}
+
+impl Found<'_> {
+    /// What it takes to find it again, where `hash` is its key's.
+    #[inline]
+    pub(crate) fn mark(&self, hash: KeyHash) -> Mark {
+        Mark {
+            hash,
+            location: self.location,
+            place: self.place,
+            slot_index: self.slot_index,
+        }
+    }
+}
+
+impl Index {
+    /// The item that was found there, if its slot still says so and this worker has held it all the while.
+    #[inline]
+    pub(crate) fn find_again<'a>(&self, heap: &'a Heap, mark: &Mark) -> Option<Found<'a>> {
+        let (page, _) = self.page_of(heap, mark.hash);
+        let home = &page[mark.hash.home()];
+        let seen = home.read();
+        let line = match mark.place {
+            Place::Home => home,
+            Place::Overflow(number) => &page[HOME_LINES + number],
+        };
+        let slot = line.slot(mark.slot_index);
+        let slot = slot.filter(|slot| slot.location == mark.location)?;
+        // Only after this are the slot's words known to be one slot's.
+        (!seen.moved() && home.unchanged(seen)).then(|| Found {
+            item: heap.item(slot.location),
+            location: slot.location,
+            home,
+            seen,
+            line,
+            place: mark.place,
+            slot_index: mark.slot_index,
+            slot,
+        })
+    }
+}
 
 impl<'a> Locked<'a> {
     /// The key's slot.

@@ -17,7 +17,6 @@ pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<Pi
         Err(refused) => return reply::line(output.bytes(), refused.words),
     };
     let hit = context.get(&Get {
-        key: meta.key.bytes(),
         // As memcached: what a look-up creates is not marked as binary.
         key_is_binary: false,
         touch: meta.exptime,
@@ -30,6 +29,7 @@ pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<Pi
         no_bump: meta.no_bump,
         new_cas: meta.new_cas,
         leases: true,
+        ..Get::key(meta.key.bytes())
     });
     let Some(hit) = hit else {
         context.note_miss(meta.key.bytes());

@@ -95,6 +95,7 @@ pub fn get_of<'a>(key: &'a [u8], touch: Option<i64>, vivify: Option<i64>, leases
         touch,
         vivify,
         leases,
+        note_later: !leases,
         ..Get::key(key)
     }
 }
