@@ -400,10 +400,14 @@ impl Worker {
     /// What has the locked key's slot.
     #[inline]
     fn occupant<'c>(&'c self, locked: &Locked<'c>, key: &[u8]) -> Option<Occupant<'c>> {
-        let entry = locked.find(key)?;
+        locked.find(key).map(|entry| self.occupying(entry))
+    }
+
+    #[inline]
+    fn occupying<'c>(&self, entry: Entry<'c>) -> Occupant<'c> {
         let cache = self.member.cache();
-        let death = cache.death(entry.location, entry.item.deadline(), self.turn().tick);
-        Some(Occupant { entry, death })
+        let death = cache.death(entry.location, entry.item.deadline(), cache.tick());
+        Occupant { entry, death }
     }
 
     /// Points the key's slot, which `old` has, at the draft. Releases the line's lock.

@@ -1,7 +1,7 @@
 //! Finding a key under its line's lock, where most lie in the line itself and take few steps, and finding again what was found.
 
 use super::{Entry, Found, HOME_LINES, Index, KeyHash, Locked, Place};
-use crate::line::Location;
+use crate::line::{Heat, Location, Slot};
 use crate::segment::Heap;
 
 /// Where an item was found.
@@ -64,26 +64,62 @@ impl Index {
     }
 }
 
+/// A slot that most likely is the key's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Likely {
+    slot_index: usize,
+    slot: Slot,
+}
+
+impl Likely {
+    pub(crate) fn heat(&self) -> Heat {
+        self.slot.heat
+    }
+}
+
 impl<'a> Locked<'a> {
     /// The key's slot.
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Option<Entry<'a>> {
         for (slot_index, slot) in self.home.line().matches(self.hash.tag()) {
-            let item = self.heap.item(slot.location);
-            if item.has_key(key) {
-                return Some(Entry {
-                    hash: self.hash,
-                    item,
-                    location: slot.location,
-                    heat: slot.heat,
-                    place: Place::Home,
-                    slot_index,
-                });
+            let entry = self.entry_at_home(slot_index, slot);
+            if entry.item.has_key(key) {
+                return Some(entry);
             }
         }
         match self.home.overflow() {
             0 => None,
             _ => self.find_by(|item| item.has_key(key)),
+        }
+    }
+
+    /// The first slot of the home line that may be the key's; the processor is told to fetch its item.
+    #[inline]
+    pub(crate) fn likely(&self) -> Option<Likely> {
+        let (slot_index, slot) = self.home.line().matches(self.hash.tag()).next()?;
+        self.heap.prefetch(slot.location);
+        Some(Likely { slot_index, slot })
+    }
+
+    /// As `find`, after `likely` under the same lock.
+    #[inline]
+    pub(crate) fn find_likely(&self, likely: Likely, key: &[u8]) -> Option<Entry<'a>> {
+        let entry = self.entry_at_home(likely.slot_index, likely.slot);
+        if entry.item.has_key(key) {
+            return Some(entry);
+        }
+        self.find(key)
+    }
+
+    #[inline]
+    fn entry_at_home(&self, slot_index: usize, slot: Slot) -> Entry<'a> {
+        Entry {
+            hash: self.hash,
+            item: self.heap.item(slot.location),
+            location: slot.location,
+            heat: slot.heat,
+            place: Place::Home,
+            slot_index,
         }
     }
 

@@ -32,11 +32,20 @@ impl Worker {
         let (cache, turn) = (self.member.cache(), self.turn());
         let form = header.form(key.len(), value.len());
         let locked = cache.index.lock_at(&cache.heap, hash, home);
-        let old = self.occupant(&locked, key);
-        if old.is_none() && !locked.has_room_at_home() {
+        // The new item is written while the old one is fetched. Until it is there, what has the key's tag is taken for it, of which
+        // no more is asked than the heat.
+        let likely = locked.likely();
+        let elsewhere = if likely.is_none() {
+            self.occupant(&locked, key)
+        } else {
+            None
+        };
+        if likely.is_none() && elsewhere.is_none() && !locked.has_room_at_home() {
             return None;
         }
-        let heat = self.heat_of(hash, old.as_ref().and_then(Occupant::live).map(|live| live.heat));
+        let live = elsewhere.as_ref().and_then(Occupant::live);
+        let heat = likely.map(|likely| likely.heat()).or(live.map(|live| live.heat));
+        let heat = self.heat_of(hash, heat);
         let place = cache.eviction.place(form.len(), heat, header.deadline, turn.tick);
         let room = cache.append(place.log, &place, form.len()).ok()?;
         let (location, len) = (room.location(), room.len());
@@ -48,7 +57,11 @@ impl Worker {
             heat,
             replaces: Cause::Replaced,
         };
-        if self.is_flushed(&draft) {
+        let old = match likely {
+            Some(likely) => locked.find_likely(likely, key).map(|entry| self.occupying(entry)),
+            None => elsewhere,
+        };
+        if old.is_none() && !locked.has_room_at_home() || self.is_flushed(&draft) {
             drop(locked);
             self.discard(draft);
             return None;
