@@ -178,7 +178,7 @@ impl Pool {
             }
             state.sealed_order = state.sealed_order.max(order);
             state.untouched = segment.0 + 1;
-            if header.resume(heap.segment_size() as u32)? == SegmentState::Free {
+            if header.resume(heap)? == SegmentState::Free {
                 continue;
             }
             state.used += 1;

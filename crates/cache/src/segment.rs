@@ -3,7 +3,7 @@
 //! Everything lies in one mapping: superblock, segment headers, two index extents, the heap, the ledger. Items are appended to open segments;
 //! what a segment's life looks like is told in `pool.rs`.
 
-use scrubjay_base::sync::whole::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use scrubjay_base::sync::whole::{AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use scrubjay_io::memory::{HUGE_PAGE_SIZE, Memory, MemoryFile};
 
@@ -60,18 +60,18 @@ pub(crate) struct SegmentHeader {
     pub(crate) pins: AtomicU32,
     /// Unfinished uploads with pieces here; the segment is not emptied meanwhile.
     pub(crate) uploads: AtomicU32,
-    /// Where in each part of the segment but the first an item begins first, 0 while none does; written by the appender whose
-    /// item ends there.
-    part_starts: [AtomicU32; PARTS - 1],
+    /// How far into each part of the segment but the first an item begins first: see [`Heap::part_starts`]. Written by the
+    /// appender whose item ends there.
+    part_starts: [AtomicU16; PARTS - 1],
+    /// Which log it belongs to, and when it was opened; both written when it is opened.
+    log: AtomicU16,
+    opened_tick: AtomicU32,
     /// Which life of the segment this is; global and never reused.
     pub(crate) incarnation: AtomicU64,
     /// Order in which segments were sealed.
     pub(crate) sealed_order: AtomicU64,
     /// Epoch that must have passed before a retired segment is free.
     pub(crate) retired_epoch: AtomicU64,
-    /// Which log it belongs to, and when it was opened; both written when it is opened.
-    log: AtomicU32,
-    opened_tick: AtomicU32,
     /// The inflation when it was opened, the bits of an f64. See `eviction.rs`.
     inflation: AtomicU64,
     /// Where the bins of `expiring` begin and how wide they are, in ticks, as two halves; 0 while nothing here expires.
@@ -85,7 +85,7 @@ pub(crate) struct SegmentHeader {
 
 /// Parts of a segment that can be walked at once: the way from an item to the next leads through its header, and many ways
 /// at once wait for memory once.
-const PARTS: usize = 4;
+const PARTS: usize = 8;
 
 /// Bytes that a processor fetches at a time.
 const CACHE_LINE: usize = size_of::<Line>();
@@ -151,7 +151,7 @@ impl SegmentHeader {
     /// It goes to another log. What is in it counts for nothing there: a log gives up its oldest segment only, and one that is
     /// worth more than the others would keep all of them.
     pub(crate) fn take_over(&self, log: usize, inflation: f64) {
-        self.log.store(log as u32, Ordering::Relaxed);
+        self.log.store(log as u16, Ordering::Relaxed);
         self.inflation.store(inflation.to_bits(), Ordering::Relaxed);
         self.worth.store(0, Ordering::Relaxed);
     }
@@ -234,7 +234,7 @@ impl SegmentHeader {
 
     /// Starts a new life in `log`.
     pub(crate) fn open(&self, incarnation: u64, log: usize, tick: u32, inflation: f64) {
-        self.log.store(log as u32, Ordering::Relaxed);
+        self.log.store(log as u16, Ordering::Relaxed);
         self.opened_tick.store(tick, Ordering::Relaxed);
         self.inflation.store(inflation.to_bits(), Ordering::Relaxed);
         self.worth.store(0, Ordering::Relaxed);
@@ -256,14 +256,14 @@ impl SegmentHeader {
 
 /// Where in each part of a segment but the first an item begins first: see [`SegmentHeader`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Starts([u32; PARTS - 1]);
+pub(crate) struct Starts([u16; PARTS - 1]);
 
 impl Starts {
     /// An item from `start` to `end` follows on the last one.
     #[inline]
     pub(crate) fn note(&mut self, heap: &Heap, start: u32, end: u32) {
         for part in heap.part(start) + 1..=heap.part(end).min(PARTS - 1) {
-            self.0[part - 1] = end;
+            self.0[part - 1] = heap.way_into_part(part, end);
         }
     }
 }
@@ -560,7 +560,7 @@ impl Heap {
             return Append::Closed;
         }
         for part in self.part(at) + 1..=self.part(at + len).min(PARTS - 1) {
-            header.part_starts[part - 1].store(at + len, Ordering::Relaxed);
+            header.part_starts[part - 1].store(self.way_into_part(part, at + len), Ordering::Relaxed);
         }
         prefetch_to_write(self.address(segment, at + WRITE_AHEAD));
         // SAFETY: the fetch_add gave this range to this caller alone; inside the segment by the comparison.
@@ -573,7 +573,27 @@ impl Heap {
     /// The part of a segment that an offset lies in; the end lies in none.
     #[inline]
     fn part(&self, offset: u32) -> usize {
-        (offset >> (self.segment_shift - PARTS.ilog2())) as usize
+        (offset >> self.part_shift()) as usize
+    }
+
+    /// Bytes of a part are `1 << this`.
+    fn part_shift(&self) -> u32 {
+        self.segment_shift - PARTS.ilog2()
+    }
+
+    /// How a segment's header says where in a part, or behind it, an item begins: one more than the units before it; 0 if they
+    /// are too many to be said.
+    fn way_into_part(&self, part: usize, offset: u32) -> u16 {
+        let units = (offset - ((part as u32) << self.part_shift())) >> self.unit_shift;
+        u16::try_from(units + 1).unwrap_or(0)
+    }
+
+    /// Where in the parts of a segment but the first an item begins first, in order; nothing of those of which it is not known.
+    fn part_starts(&self, header: &SegmentHeader) -> impl Iterator<Item = u32> {
+        (1..PARTS).filter_map(|part| {
+            let units = u32::from(header.part_starts[part - 1].load(Ordering::Relaxed)).checked_sub(1)?;
+            Some(((part as u32) << self.part_shift()) + (units << self.unit_shift))
+        })
     }
 
     /// Takes what is left at the end of an open segment, at most `len` and at least `min` bytes.

@@ -94,30 +94,61 @@ fn play(mix: &Mix) -> String {
     fill(mix, &mut worker, start);
     // What filling left to do is not counted either.
     maintain(&cache, start..start + SETTLING_MS);
-    let before = cache.counters().removed.expired;
     let spent = maintain(&cache, start + SETTLING_MS..start + life);
-    let end = start + life;
-    let pass = maintain(&cache, end..end + 100 * ROUND_MS) as f64 / 100.0;
     cache.audit();
-    let removed = cache.counters().removed;
-    let expired = (removed.expired - before).max(1) as f64;
-    let passes = pass * ((life - SETTLING_MS) / ROUND_MS) as f64;
+    let expired = spent.expired.max(1) as f64;
+    let passes = spent.pass() * spent.rounds as f64;
     format!(
-        "| {} | {expired} | {} | {:.1} | {:.1} | {pass:.0} |",
+        "| {} | {expired} | {} | {:.1} | {:.1} | {:.0} |",
         mix.name,
-        removed.evicted,
-        (spent as f64 - passes) / expired,
+        cache.counters().removed.evicted,
+        (spent.nanos as f64 - passes) / expired,
         passes / expired,
+        spent.pass(),
     )
 }
 
-/// Maintains the cache in these milliseconds; returns the nanoseconds of processor time that it took.
-fn maintain(cache: &Cache, millis: Range<u64>) -> u64 {
-    let start = thread_cpu_nanos();
-    for at in millis.step_by(ROUND_MS as usize) {
-        while cache.maintain(Now::from_millis(at)) {}
+/// What rounds of maintenance took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    rounds: u64,
+    /// Of processor time.
+    nanos: u64,
+    /// Items that were found expired.
+    expired: u64,
+    /// The same of rounds in which none was.
+    idle_rounds: u64,
+    idle_nanos: u64,
+}
+
+impl Spent {
+    /// Nanoseconds of a round that finds nothing expired: a pass over the headers of all segments that there are then, which
+    /// is what the others begin with.
+    fn pass(&self) -> f64 {
+        self.idle_nanos as f64 / self.idle_rounds.max(1) as f64
     }
-    thread_cpu_nanos() - start
+}
+
+/// Maintains the cache in these milliseconds.
+fn maintain(cache: &Cache, millis: Range<u64>) -> Spent {
+    let mut spent = Spent::default();
+    let expired_by_now = || cache.counters().removed.expired;
+    let mut before = expired_by_now();
+    for at in millis.step_by(ROUND_MS as usize) {
+        let start = thread_cpu_nanos();
+        while cache.maintain(Now::from_millis(at)) {}
+        let nanos = thread_cpu_nanos() - start;
+        let expired = expired_by_now() - before;
+        before += expired;
+        spent.rounds += 1;
+        spent.nanos += nanos;
+        spent.expired += expired;
+        if expired == 0 {
+            spent.idle_rounds += 1;
+            spent.idle_nanos += nanos;
+        }
+    }
+    spent
 }
 
 fn fill(mix: &Mix, worker: &mut Worker, millis: u64) {

@@ -7,9 +7,9 @@ use crate::eviction::LOGS;
 use crate::item::Room;
 
 impl SegmentHeader {
-    /// Nobody uses the segment of `size` bytes any more who did before a restart; returns its state, which is free if no slot
-    /// points in, or `None` if the header cannot be.
-    pub(crate) fn resume(&self, size: u32) -> Option<SegmentState> {
+    /// Nobody uses the segment any more who did before a restart; returns its state, which is free if no slot points in, or
+    /// `None` if the header cannot be.
+    pub(crate) fn resume(&self, heap: &Heap) -> Option<SegmentState> {
         self.pins.store(0, Ordering::Relaxed);
         self.uploads.store(0, Ordering::Relaxed);
         self.retired_epoch.store(0, Ordering::Relaxed);
@@ -28,9 +28,9 @@ impl SegmentHeader {
             self.write_offset.load(Ordering::Relaxed),
         );
         let reached = if state == SegmentState::Open { offset } else { end };
+        let size = heap.segment_size() as u32;
         let can_be = (SEGMENT_START..=size).contains(&reached) && self.log() < LOGS;
-        let starts = self.part_starts.iter().map(|start| start.load(Ordering::Relaxed));
-        let ordered = starts.filter(|start| *start != 0).chain([reached]).is_sorted();
+        let ordered = heap.part_starts(self).chain([reached]).is_sorted();
         (can_be && ordered).then_some(state)
     }
 

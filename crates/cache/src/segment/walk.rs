@@ -1,19 +1,11 @@
 //! A walk over a segment in several places at once.
 
-use scrubjay_base::sync::whole::Ordering;
-
 use super::{Heap, PARTS, SEGMENT_START, SegmentId, prefetch};
 use crate::item::{ItemRef, Outline};
-use crate::line::{Line, Location};
+use crate::line::Location;
 
 /// Bytes from an item's start within which its header and a key of usual length end.
 const HEAD_AND_KEY: usize = 48;
-
-/// Bytes up to which an item is small: so many of them are come to in a microsecond that the four next ones are too few.
-const SMALL: usize = 512;
-
-/// How far ahead of small items memory is fetched.
-const BYTES_AHEAD: u32 = 1024;
 
 /// A walk of all items and pieces in a sealed segment, live and dead, that goes on in each part of it in turn and has the
 /// processor fetch what it comes to next.
@@ -39,11 +31,7 @@ impl<'a> Walk<'a> {
             turn: 0,
         };
         let mut start = SEGMENT_START;
-        let starts = header
-            .part_starts
-            .iter()
-            .map(|start| start.load(Ordering::Relaxed));
-        for next in starts.filter(|start| *start != 0).chain([end]) {
+        for next in heap.part_starts(header).chain([end]) {
             if start < next {
                 walk.parts[walk.count] = (start, next);
                 walk.count += 1;
@@ -59,13 +47,6 @@ impl<'a> Walk<'a> {
         let at = self.heap.address(self.segment, offset);
         prefetch(at);
         prefetch(at.wrapping_add(HEAD_AND_KEY));
-    }
-
-    /// Hints the processor to fetch what lies some small items on, whichever begin there.
-    fn fetch_on(&self, offset: u32) {
-        let at = self.heap.address(self.segment, offset + BYTES_AHEAD);
-        prefetch(at);
-        prefetch(at.wrapping_add(size_of::<Line>()));
     }
 }
 
@@ -86,9 +67,6 @@ impl<'a> Iterator for Walk<'a> {
         self.turn += 1;
         if next < end {
             self.fetch(next);
-            if outline.len <= SMALL {
-                self.fetch_on(next);
-            }
         } else {
             self.end_part();
         }

@@ -32,8 +32,8 @@ impl Worker {
         let (cache, turn) = (self.member.cache(), self.turn());
         let form = header.form(key.len(), value.len());
         let locked = cache.index.lock_at(&cache.heap, hash, home);
-        // The new item is written while the old one is fetched. Until it is there, what has the key's tag is taken for it, of which
-        // no more is asked than the heat.
+        // The new item is written while the old one is fetched. Until it is there, what has the key's tag is taken for it, and its
+        // heat chooses the place.
         let likely = locked.likely();
         let elsewhere = if likely.is_none() {
             self.occupant(&locked, key)
@@ -49,7 +49,7 @@ impl Worker {
         let place = cache.eviction.place(form.len(), heat, header.deadline, turn.tick);
         let room = cache.append(place.log, &place, form.len()).ok()?;
         let (location, len) = (room.location(), room.len());
-        let draft = Draft {
+        let mut draft = Draft {
             item: room.write_form(&form, header, key, value),
             location,
             len,
@@ -61,6 +61,10 @@ impl Worker {
             Some(likely) => locked.find_likely(likely, key).map(|entry| self.occupying(entry)),
             None => elsewhere,
         };
+        let live = old.as_ref().and_then(Occupant::live).map(|live| live.heat);
+        if likely.is_some() && live != Some(heat) {
+            draft.heat = self.heat_of(hash, live);
+        }
         if old.is_none() && !locked.has_room_at_home() || self.is_flushed(&draft) {
             drop(locked);
             self.discard(draft);
