@@ -17,6 +17,43 @@ pub fn find(bytes: &[u8], byte: u8) -> Option<usize> {
     Some(words.len() * 8 + rest)
 }
 
+/// Where the first byte is that is no more than `most`, which is below 127. Eight bytes at a time.
+#[inline]
+pub fn find_at_most(bytes: &[u8], most: u8) -> Option<usize> {
+    debug_assert!(most < 127, "the comparison needs the highest bit");
+    const ONES: u64 = u64::MAX / 0xff;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (number, &word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(word);
+        // As in `find`: the lowest bit is right.
+        let low = word.wrapping_sub(ONES * u64::from(most + 1)) & !word & (ONES << 7);
+        if low != 0 {
+            return Some(number * 8 + low.trailing_zeros() as usize / 8);
+        }
+    }
+    let rest = rest.iter().position(|&byte| byte <= most)?;
+    Some(words.len() * 8 + rest)
+}
+
+/// All bytes of what has at most eight, or the last eight: as a word that differs where they do, among those of equal length, and
+/// in which no other byte is. `None` if there is none.
+#[inline]
+pub fn last_word(bytes: &[u8]) -> Option<u64> {
+    let twice = |start: u32, end: u32| u64::from(start) | u64::from(end) << 32;
+    match bytes.len() {
+        0 => None,
+        len @ 1..=3 => {
+            let word = u32::from_le_bytes([bytes[0], bytes[len / 2], bytes[len - 1], bytes[0]]);
+            Some(twice(word, word))
+        }
+        4..=7 => {
+            let (start, end) = (bytes.first_chunk()?, bytes.last_chunk()?);
+            Some(twice(u32::from_le_bytes(*start), u32::from_le_bytes(*end)))
+        }
+        _ => bytes.last_chunk().map(|word| u64::from_le_bytes(*word)),
+    }
+}
+
 /// Whether both are the same bytes.
 #[inline]
 pub fn same(one: &[u8], other: &[u8]) -> bool {
@@ -37,7 +74,7 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{find, same};
+    use super::{find, find_at_most, last_word, same};
 
     #[test]
     fn the_first_of_its_like_is_found_wherever_it_is() {
@@ -49,6 +86,33 @@ mod tests {
                 bytes.extend_from_slice(b" and one ");
                 assert_eq!(find(&bytes, b' '), Some(len));
             }
+        }
+    }
+
+    #[test]
+    fn the_first_that_is_low_is_found_wherever_it_is() {
+        for filler in [b'a', b'!', 0x21, 0x7f, 0x80, 0xa0, 0xff] {
+            for low in [0x00, 0x01, b'\r', 0x1f, b' '] {
+                for len in 0..40 {
+                    let mut bytes = vec![filler; len];
+                    assert_eq!(find_at_most(&bytes, b' '), None);
+                    bytes.extend_from_slice(&[low, b'!', b' ', 0x80, 0]);
+                    bytes.resize(len + 12, b'a');
+                    assert_eq!(find_at_most(&bytes, b' '), Some(len));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_one_of_the_last_bytes_is_in_their_word_and_no_other() {
+        assert_eq!(last_word(b""), None);
+        for len in 1..20_u8 {
+            let bytes: Vec<u8> = (1..=len).collect();
+            let word = last_word(&bytes).unwrap().to_le_bytes();
+            let last = &bytes[bytes.len().saturating_sub(8)..];
+            assert!(last.iter().all(|byte| word.contains(byte)), "{len} bytes");
+            assert!(word.iter().all(|byte| last.contains(byte)), "{len} bytes");
         }
     }
 

@@ -77,9 +77,29 @@ fn split(value: &[u8]) -> Option<(bool, u64)> {
     Some((negative, number))
 }
 
-/// Appends a decimal number.
+/// Appends a decimal number. Most are small: those are no loop.
 #[inline]
 pub fn append(out: &mut Vec<u8>, number: u64) {
+    match number {
+        0..10 => out.push(b'0' + number as u8),
+        10..10_000 => append_short(out, number as u32),
+        _ => append_long(out, number),
+    }
+}
+
+/// Appends a number below 10,000: all four digits, of which those that lead are shifted out.
+#[inline]
+fn append_short(out: &mut Vec<u8>, number: u32) {
+    let digits =
+        [number / 1000, number / 100 % 10, number / 10 % 10, number % 10].map(|digit| b'0' + digit as u8);
+    let len = 1 + usize::from(number >= 10) + usize::from(number >= 100) + usize::from(number >= 1000);
+    let word = u32::from_le_bytes(digits) >> (8 * (digits.len() - len));
+    let end = out.len() + len;
+    out.extend_from_slice(&word.to_le_bytes());
+    out.truncate(end);
+}
+
+fn append_long(out: &mut Vec<u8>, number: u64) {
     // Digits from the back; 2^64 - 1 has 20.
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -97,7 +117,18 @@ pub fn append(out: &mut Vec<u8>, number: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_i64, parse_u64};
+    use super::{append, parse_i64, parse_u64};
+
+    #[test]
+    fn numbers_of_any_length_are_written() {
+        let powers = (0..20).map(|digits| 10_u64.pow(digits));
+        let around = powers.flat_map(|power| [power - 1, power, power + 1]);
+        for number in (0..20_000).chain(around).chain([u64::MAX]) {
+            let mut out = b"x".to_vec();
+            append(&mut out, number);
+            assert_eq!(out, format!("x{number}").as_bytes());
+        }
+    }
 
     #[test]
     fn numbers_are_read_as_memcached_reads_them() {

@@ -90,7 +90,12 @@ impl Hit<'_> {
     }
 
     /// Copies the value to the end of `out`.
+    #[inline]
     pub fn append_to(&self, out: &mut Vec<u8>) {
+        let item = self.value.item;
+        if !item.is_chained() {
+            return out.extend_from_slice(item.inline_value());
+        }
         self.slices().for_each(|slice| out.extend_from_slice(slice));
     }
 

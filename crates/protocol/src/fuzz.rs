@@ -1,7 +1,7 @@
 //! Bodies of the fuzz targets: whatever the bytes, parsing ends, within its input, and does not panic.
 
 use crate::binary;
-use crate::meta::{self, Verb};
+use crate::meta::{self, Gets, Verb};
 use crate::text;
 
 /// The classic text protocol.
@@ -16,8 +16,12 @@ pub fn text(input: &[u8]) {
 
 /// The meta protocol.
 pub fn meta(input: &[u8]) {
-    let mut rest = input;
+    let (mut gets, mut rest) = (Gets::default(), input);
     while let Some(line) = text::first_line(rest) {
+        if let Some((meta, len)) = gets.read(rest) {
+            let parsed = meta::parse(Verb::Get, line.bytes).map(|parsed| format!("{parsed:?}"));
+            assert_eq!((Ok(format!("{meta:?}")), len), (parsed, line.len), "read alike");
+        }
         for verb in [Verb::Get, Verb::Set, Verb::Delete, Verb::Arith] {
             if let Ok(meta) = meta::parse(verb, line.bytes) {
                 assert!(meta.key.bytes().len() <= crate::limits::KEY_LEN_MAX);

@@ -1,6 +1,8 @@
 //! The meta protocol: `mg`, `ms`, `md`, `ma`, `me` and their flags. A flag is a letter and perhaps a token behind it; what
 //! comes back is asked for by flags too, in their order.
 
+mod alike;
+
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
@@ -10,6 +12,8 @@ use crate::limits::{KEY_LEN_MAX, META_TOKENS_MAX, OPAQUE_LEN_MAX};
 use crate::reply::{self, Words};
 use crate::text::{parse_exptime, parse_flags, parse_value_len};
 use crate::tokens::{Tokens, next_token, tokens};
+
+pub use self::alike::{GET, Gets};
 
 /// As memcached: padding is needed, bits that are left over are not looked at.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -106,9 +110,20 @@ pub struct Meta<'a> {
     pub initial: u64,
     /// `D`: how much `ma` adds or subtracts.
     pub delta: u64,
-    /// What stands behind the key, and behind the length of a data block.
-    flags: &'a [u8],
+    /// `O` with its letter; empty if it was not given.
+    pub opaque: &'a [u8],
+    wanted: Wanted,
 }
+
+/// Flags that have a say in the reply, by their letters. None is given twice.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wanted {
+    letters: [u8; WANTED_MAX],
+    count: u8,
+}
+
+/// So many letters there are of that kind.
+const WANTED_MAX: usize = 9;
 
 /// Why a line was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,10 +148,10 @@ pub enum Verb {
 }
 
 impl<'a> Meta<'a> {
-    /// The flags as they were given, in order; none is empty.
+    /// The letters of flags that have a say in the reply, in the order in which they were given: what is asked for, and `T`.
     #[inline]
-    pub fn flags(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        tokens(self.flags)
+    pub fn wanted(&self) -> &[u8] {
+        &self.wanted.letters[..usize::from(self.wanted.count)]
     }
 }
 
@@ -159,16 +174,16 @@ pub fn parse(verb: Verb, line: &[u8]) -> Result<Meta<'_>, Refused> {
             Verb::Set | Verb::Delete | Verb::Arith => reply::META_TOO_MANY_FLAGS,
         });
     }
-    let mut meta = blank(raw_key, rest);
-    let mut swallow = None;
+    let mut meta = blank(raw_key);
+    let (mut flags, mut swallow) = (rest, None);
     if verb == Verb::Set {
         let len = next_token(rest).and_then(|(len, flags)| Some((parse_value_len(len)?, flags)));
-        let Some((value_len, flags)) = len else {
+        let Some((value_len, behind)) = len else {
             return refuse(reply::BAD_FORMAT);
         };
-        (meta.value_len, meta.flags, swallow) = (value_len, flags, Some(value_len));
+        (meta.value_len, flags, swallow) = (value_len, behind, Some(value_len));
     }
-    match meta.read_flags(verb) {
+    match meta.read_flags(verb, flags) {
         Ok(()) => Ok(meta),
         Err(words)
             if matches!(verb, Verb::Delete | Verb::Arith)
@@ -186,7 +201,7 @@ fn has_too_many_tokens(line: &[u8]) -> bool {
     line.len() + 1 >= 2 * META_TOKENS_MAX && tokens(line).count() >= META_TOKENS_MAX
 }
 
-fn blank<'a>(raw_key: &'a [u8], flags: &'a [u8]) -> Meta<'a> {
+fn blank(raw_key: &[u8]) -> Meta<'_> {
     Meta {
         key: Key::Plain(raw_key),
         raw_key,
@@ -207,24 +222,23 @@ fn blank<'a>(raw_key: &'a [u8], flags: &'a [u8]) -> Meta<'a> {
         decrement: false,
         initial: 0,
         delta: 1,
-        flags,
+        opaque: &[],
+        wanted: Wanted::default(),
     }
 }
 
 impl<'a> Meta<'a> {
-    fn read_flags(&mut self, verb: Verb) -> Result<(), Words> {
+    fn read_flags(&mut self, verb: Verb, flags: &'a [u8]) -> Result<(), Words> {
         let mut seen = 0u128;
         let mut mode = None;
         let mut error = None;
-        let mut opaque_is_too_long = false;
-        for flag in tokens(self.flags) {
+        for flag in tokens(flags) {
             let letter = flag[0];
             if letter >= 127 || seen & (1 << letter) != 0 {
                 return Err(reply::META_DUPLICATE);
             }
             seen |= 1 << letter;
-            opaque_is_too_long |= letter == b'O' && flag.len() > OPAQUE_LEN_MAX;
-            match self.read_flag(verb, letter, &flag[1..]) {
+            match self.read_flag(verb, letter, flag) {
                 Ok(()) if letter == b'M' => mode = Some(flag[1]),
                 Ok(()) => {}
                 Err(Wrong::Fatal(words)) => return Err(words),
@@ -234,7 +248,7 @@ impl<'a> Meta<'a> {
         if let Some(words) = error {
             return Err(words);
         }
-        if opaque_is_too_long {
+        if self.opaque.len() > OPAQUE_LEN_MAX {
             return Err(reply::META_OPAQUE_TOO_LONG);
         }
         mode.map_or(Ok(()), |mode| self.read_mode(verb, mode))
@@ -256,7 +270,13 @@ impl<'a> Meta<'a> {
         Ok(())
     }
 
-    fn read_flag(&mut self, verb: Verb, letter: u8, token: &[u8]) -> Result<(), Wrong> {
+    fn want(&mut self, letter: u8) {
+        self.wanted.letters[usize::from(self.wanted.count)] = letter;
+        self.wanted.count += 1;
+    }
+
+    fn read_flag(&mut self, verb: Verb, letter: u8, flag: &'a [u8]) -> Result<(), Wrong> {
+        let token = &flag[1..];
         let number = || parse_u64(token).ok_or(Wrong::Token(Some(reply::META_BAD_TOKEN)));
         let exptime = || parse_exptime(token).ok_or(Wrong::Token(Some(reply::META_BAD_TOKEN)));
         match letter {
@@ -270,6 +290,7 @@ impl<'a> Meta<'a> {
             b'T' => {
                 self.exptime = Some(exptime()?);
                 self.vivify_last = false;
+                self.want(letter);
             }
             b'R' => self.recache_below = Some(exptime()?),
             b'F' => self.client_flags = parse_flags(token).ok_or(Wrong::Token(None))?,
@@ -283,8 +304,13 @@ impl<'a> Meta<'a> {
             b'u' => self.no_bump = true,
             b'I' => self.invalidate = true,
             b'x' if verb == Verb::Delete => self.drop_value = true,
-            // Asks for something in the reply, or is for proxies.
-            b'M' | b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'c' | b'f' | b'h' | b'l' => {}
+            b'O' => {
+                self.opaque = flag;
+                self.want(letter);
+            }
+            b'k' | b's' | b't' | b'c' | b'f' | b'h' | b'l' => self.want(letter),
+            // Was looked at, or is for proxies.
+            b'M' | b'P' | b'L' => {}
             _ => return Err(Wrong::Fatal(reply::META_INVALID)),
         }
         Ok(())

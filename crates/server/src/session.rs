@@ -303,7 +303,13 @@ struct Asked {
 impl Asked {
     #[inline]
     fn begin(&mut self, at: usize) {
-        self.begun += 1;
+        self.begin_more(1, at);
+    }
+
+    /// So many more were begun, the last of them there.
+    #[inline]
+    fn begin_more(&mut self, count: u64, at: usize) {
+        self.begun += count;
         self.last = Some(at);
     }
 

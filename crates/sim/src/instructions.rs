@@ -39,6 +39,14 @@ const ROWS: &[(&str, usize, Write)] = &[
     ("delete", 1, |n| format!("delete {}\r\n", key(n)).into()),
     ("incr", 1, |n| format!("incr number:{n} 1\r\n").into()),
     ("mg hit", 1, |n| format!("mg {} v f t\r\n", key(n)).into()),
+    // As our client asks for many keys.
+    ("mg hit, 100 at a time", 100, |n| {
+        lines(100, |m| format!("mg {} v f k O{n}\r\n", key(n * 100 + m)))
+    }),
+    ("mg hit, 100 at a time, numbered", 100, |n| {
+        let line = |m| format!("mg {} f v k q O{m}\r\n", key(n * 100 + m));
+        [lines(100, line).as_slice(), b"mn\r\n"].concat()
+    }),
     ("ms", 1, |n| {
         format!("ms {} 100 T60\r\n{}\r\n", key(n), "y".repeat(100)).into()
     }),

@@ -51,8 +51,19 @@ fn requests_that_come_together_are_answered_as_one_by_one() {
         }
     };
     let lines: Vec<Vec<u8>> = (0..2000).map(|n| text(n).into_bytes()).collect();
+    // In runs of one kind, as clients ask for many keys, and a line of another kind in between.
+    let flags = |n: usize| match n / 25 % 4 {
+        _ if n.is_multiple_of(19) => "f v k b".to_owned(),
+        0 => format!("f v k O{}", n / 25),
+        1 => format!("f v k q O{n}"),
+        2 => "s t v q".to_owned(),
+        _ => format!("v O{n} k"),
+    };
+    let gets: Vec<Vec<u8>> = (0..2000)
+        .map(|n| format!("mg k{} {}\r\n", n * 7919 % (KEYS + KEYS / 4), flags(n)).into_bytes())
+        .collect();
     let packets: Vec<Vec<u8>> = (0..2000).map(|n| packet(&format!("k{}", n * 211))).collect();
-    for requests in [lines, packets] {
+    for requests in [lines, gets, packets] {
         let one_by_one = ask(&mut service, &requests);
         let together: Vec<Vec<u8>> = requests.chunks(40).map(<[Vec<u8>]>::concat).collect();
         assert!(

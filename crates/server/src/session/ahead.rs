@@ -27,6 +27,19 @@ pub(super) fn fetch_lines(worker: &Worker, input: &[u8]) -> usize {
     }
 }
 
+/// As [`fetch_lines`] for input that starts with a look-up.
+#[inline]
+pub(super) fn fetch_gets(worker: &Worker, input: &[u8]) -> usize {
+    #[inline(never)]
+    fn fetch_far(worker: &Worker, input: &[u8]) -> usize {
+        fetch(worker, input, cut_line)
+    }
+    match worker.is_fetching_worth_it() {
+        true => fetch_far(worker, input),
+        false => 0,
+    }
+}
+
 /// Fetches for the binary requests that `input` starts with; returns how many bytes those have.
 #[inline]
 pub(super) fn fetch_packets(worker: &Worker, input: &[u8]) -> usize {

@@ -4,18 +4,74 @@ use scrubjay_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, StoreMode, StoreOutcome, Why, Win,
 };
 use scrubjay_net::Output;
-use scrubjay_protocol::meta::{self, Meta, Refused, SetMode, Verb, encode_key};
+use scrubjay_protocol::meta::{self, Gets, Meta, Refused, SetMode, Verb, encode_key};
 use scrubjay_protocol::reply;
 
 use super::text::{Answer, Order};
-use super::{Context, push_value};
+use super::{Context, OUTPUT_PER_CALL, ahead, push_value};
+use crate::stats::Counter;
+use crate::watch::Stream;
+
+/// Look-ups that were answered one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    /// How many.
+    pub(super) count: usize,
+    /// Bytes that they have together.
+    pub(super) len: usize,
+    /// Where the last one begins.
+    pub(super) last: usize,
+    /// What so many bytes look up was fetched.
+    pub(super) fetched: usize,
+}
+
+/// Answers the `mg` lines that `input` starts with, at most `most`, up to one that needs more than an answer. What the first
+/// `fetched` bytes look up was fetched.
+#[inline(never)]
+pub(super) fn get_run(
+    context: &mut Context<'_>,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+    fetched: usize,
+    most: usize,
+) -> Run {
+    let mut gets = Gets::default();
+    let mut run = Run {
+        fetched,
+        ..Run::default()
+    };
+    if context.is_restricted() || context.is_told(Stream::RawCommands.bit()) {
+        return run;
+    }
+    while run.count < most {
+        let rest = &input[run.len..];
+        if run.len >= run.fetched {
+            run.fetched = run.len + ahead::fetch_gets(context.worker, rest);
+        }
+        let Some((meta, len)) = gets.read(rest) else {
+            break;
+        };
+        answer_get(context, meta, output);
+        run.count += 1;
+        run.last = run.len;
+        run.len += len;
+        if output.len() >= OUTPUT_PER_CALL || context.is_due() {
+            break;
+        }
+    }
+    context.counters.add_many(Counter::CmdMeta, run.count as u64);
+    run
+}
 
 /// `mg`
 pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<PinnedSlice>) {
-    let meta = match meta::parse(Verb::Get, line) {
-        Ok(meta) => meta,
-        Err(refused) => return reply::line(output.bytes(), refused.words),
-    };
+    match meta::parse(Verb::Get, line) {
+        Ok(meta) => answer_get(context, &meta, output),
+        Err(refused) => reply::line(output.bytes(), refused.words),
+    }
+}
+
+fn answer_get(context: &mut Context<'_>, meta: &Meta<'_>, output: &mut Output<PinnedSlice>) {
     let hit = context.get(&Get {
         // As memcached: what a look-up creates is not marked as binary.
         key_is_binary: false,
@@ -34,7 +90,7 @@ pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<Pi
     let Some(hit) = hit else {
         context.note_miss(meta.key.bytes());
         if !meta.quiet {
-            answer_without_item("EN", &meta, output.bytes());
+            answer_without_item("EN", meta, output.bytes());
         }
         return;
     };
@@ -47,7 +103,7 @@ pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<Pi
     } else {
         out.extend_from_slice(b"HD");
     }
-    encode_hit_flags(&meta, &hit, out);
+    encode_hit_flags(meta, &hit, out);
     out.extend_from_slice(b"\r\n");
     if with_value {
         push_value(&hit, output);
@@ -57,8 +113,8 @@ pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<Pi
 
 fn encode_hit_flags(meta: &Meta<'_>, hit: &Hit<'_>, out: &mut Vec<u8>) {
     let mut touched = false;
-    for flag in meta.flags() {
-        match flag[0] {
+    for &letter in meta.wanted() {
+        match letter {
             b's' => letter_number(out, b's', hit.value_len() as u64),
             b'f' => letter_number(out, b'f', hit.flags.into()),
             b'c' => letter_number(out, b'c', hit.cas),
@@ -74,7 +130,12 @@ fn encode_hit_flags(meta: &Meta<'_>, hit: &Hit<'_>, out: &mut Vec<u8>) {
                 },
             ),
             b'T' => touched = true,
-            b'O' => echo(out, flag),
+            b'O' => echo(out, meta.opaque),
+            // As it stands in a line it breaks none.
+            b'k' if !hit.key_is_binary && !meta.key.is_binary() => {
+                out.extend_from_slice(b" k");
+                out.extend_from_slice(meta.raw_key);
+            }
             b'k' => encode_key(out, meta.key.bytes(), hit.key_is_binary),
             _ => {}
         }
@@ -112,9 +173,9 @@ fn echo(out: &mut Vec<u8>, flag: &[u8]) {
 /// A status line with what can be said without an item: opaque and key.
 fn answer_without_item(status: &str, meta: &Meta<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(status.as_bytes());
-    for flag in meta.flags() {
-        match flag[0] {
-            b'O' => echo(out, flag),
+    for &letter in meta.wanted() {
+        match letter {
+            b'O' => echo(out, meta.opaque),
             b'k' => encode_key(out, meta.key.bytes(), meta.key.is_binary()),
             _ => {}
         }
@@ -144,10 +205,12 @@ pub(super) fn parse_set(line: &[u8]) -> Result<(Meta<'_>, Order), Refused> {
         SetMode::Replace => StoreMode::Replace,
     };
     let mut flags = Vec::new();
-    let comes_back = |flag: &&[u8]| matches!(flag[0], b'O' | b'k' | b'c' | b's');
-    for flag in meta.flags().filter(comes_back) {
-        flags.push(b' ');
-        flags.extend_from_slice(if flag[0] == b'O' { flag } else { &flag[..1] });
+    for letter in meta.wanted() {
+        match letter {
+            b'O' => echo(&mut flags, meta.opaque),
+            b'k' | b'c' | b's' => flags.extend_from_slice(&[b' ', *letter]),
+            _ => {}
+        }
     }
     let order = Order {
         mode,
@@ -264,11 +327,11 @@ pub(super) fn arith(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
     } else {
         out.extend_from_slice(b"HD");
     }
-    for flag in meta.flags() {
-        match flag[0] {
+    for &letter in meta.wanted() {
+        match letter {
             b'c' => letter_number(out, b'c', cas),
             b't' => letter_ttl(out, ttl),
-            b'O' => echo(out, flag),
+            b'O' => echo(out, meta.opaque),
             b'k' => encode_key(out, meta.key.bytes(), meta.key.is_binary()),
             _ => {}
         }

@@ -10,7 +10,7 @@ use scrubjay_cache::{
 use scrubjay_net::{Handled, Next, Output};
 use scrubjay_protocol::command::{Insides, Shape, StoreVerb};
 use scrubjay_protocol::limits::{KEY_LEN_MAX, LINE_LEN_MAX};
-use scrubjay_protocol::meta::Refused;
+use scrubjay_protocol::meta::{GET, Refused};
 use scrubjay_protocol::reply::{self, Words};
 use scrubjay_protocol::text::{Request, StoreLine, first_line, parse};
 use scrubjay_protocol::tokens::{Tokens, next_token};
@@ -176,8 +176,9 @@ fn handle_steps(
     output: &mut Output<PinnedSlice>,
     asked: &mut Asked,
 ) -> Handled {
-    let (mut consumed, mut fetched) = (0, 0);
-    for _ in 0..context.requests_per_call() {
+    let (mut consumed, mut fetched, mut left) = (0, 0, context.requests_per_call());
+    while left > 0 {
+        left -= 1;
         let rest = &input[consumed..];
         if consumed >= fetched && matches!(state.step, Step::Line) {
             fetched = consumed + ahead::fetch_lines(context.worker, rest);
@@ -187,7 +188,21 @@ fn handle_steps(
         }
         let progress = match &mut state.step {
             Step::Line if context.is_due() => measured(handle_line, &mut state.step, context, rest, output),
-            Step::Line => handle_line(&mut state.step, context, rest, output),
+            Step::Line => {
+                let ahead = fetched.saturating_sub(consumed);
+                let run = (rest.starts_with(GET))
+                    .then(|| meta::get_run(context, rest, output, ahead, left + 1))
+                    .filter(|run| run.count > 0);
+                match run {
+                    Some(run) => {
+                        left -= run.count - 1;
+                        fetched = consumed + run.fetched;
+                        asked.begin_more(run.count as u64 - 1, consumed + run.last);
+                        Progress::Consumed(run.len)
+                    }
+                    None => handle_line(&mut state.step, context, rest, output),
+                }
+            }
             Step::Keys(keys) => match handle_keys(**keys, context, rest, output) {
                 (progress, None) => progress,
                 (progress, Some(next)) => {
