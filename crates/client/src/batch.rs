@@ -68,9 +68,7 @@ pub(crate) fn spread(servers: &[Arc<Server>], routes: &[usize]) -> (Vec<usize>, 
 
 /// Asks everything, and waits until all has its result or the time is up.
 pub(crate) fn finish(mut gathering: Gathering, book: &mut impl Ending, ids: Range<u64>, patience: Patience) {
-    for id in ids.clone() {
-        gathering.submit(book, id);
-    }
+    gathering.submit_all(book, ids.clone());
     loop {
         gathering.look();
         gathering.step(book);

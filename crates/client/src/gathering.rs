@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -100,6 +101,19 @@ impl Gathering {
             }
             Err(error) => {
                 book.done(id, Err(error));
+            }
+        }
+    }
+
+    /// Puts the requests of one call into their queues.
+    pub(crate) fn submit_all(&mut self, book: &mut impl Book, mut ids: Range<u64>) {
+        while let Some(id) = ids.next() {
+            self.submit(book, id);
+            // What holds for one of them holds for all that go to the same server.
+            if let [only] = self.queues.as_mut_slice()
+                && only.admitted.is_some()
+            {
+                return only.pending.extend(ids);
             }
         }
     }

@@ -172,15 +172,20 @@ impl Core {
             Ok(list) => list.iter().collect(),
             Err(_) => keys.try_iter()?.collect::<PyResult<_>>()?,
         };
-        let read = self.read_all(&objects)?;
         let by_key = self.keys.prefix.is_empty() || self.servers == 1;
         if by_key
             && self.completions.is_none()
             && let Front::Plain(client) = self.front(keys.py())?
         {
-            let wire: Vec<&[u8]> = read.iter().map(|key| &*key.wire).collect();
-            let found = (keys.py()).detach(|| client.look_up(&wire, with_cas, Call::default()));
-            drop(read);
+            let look_up =
+                |wire: &[&[u8]]| (keys.py()).detach(|| client.look_up(wire, with_cas, Call::default()));
+            let found = match self.keys.prefix.is_empty() {
+                true => look_up(&self.bare_all(&objects)?),
+                false => {
+                    let read = self.read_all(&objects)?;
+                    look_up(&read.iter().map(|key| &*key.wire).collect::<Vec<_>>())
+                }
+            };
             let keys_of = objects.into_iter().map(Bound::unbind);
             let finish = Finish::Values {
                 keys: keys_of.collect(),
@@ -188,6 +193,7 @@ impl Core {
             };
             return finish.run(keys.py(), &self.values, self.raised, Outcome::Found(found));
         }
+        let read = self.read_all(&objects)?;
         let asks = read.iter().map(|key| {
             let get = Get {
                 with_cas,
@@ -201,6 +207,15 @@ impl Core {
             with_cas,
         };
         self.ask_all(keys.py(), asks, finish)
+    }
+
+    /// Keys where there is no prefix.
+    fn bare_all<'a>(&self, objects: &'a [Bound<'_, PyAny>]) -> PyResult<Vec<&'a [u8]>> {
+        let mut bare = Vec::with_capacity(objects.len());
+        for key in objects {
+            bare.push(self.keys.bare(key)?);
+        }
+        Ok(bare)
     }
 
     fn read_all<'a>(&self, objects: &'a [Bound<'_, PyAny>]) -> PyResult<Vec<Key<'a>>> {

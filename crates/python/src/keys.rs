@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use pyo3::exceptions::PyTypeError;
 use pyo3::types::{PyAnyMethods, PyBytes, PyBytesMethods, PyString, PyStringMethods, PyTypeMethods};
 use pyo3::{Bound, PyAny, PyErr, PyResult};
-use scrubjay_client::protocol::request::KEY_LEN_MAX;
+use scrubjay_client::protocol::request::{KEY_LEN_MAX, needs_base64};
 
 use crate::failure;
 
@@ -30,39 +30,61 @@ pub(crate) struct Key<'a> {
 impl KeyRules {
     /// Reads one; its bytes stay where they are unless there is a prefix.
     pub(crate) fn read<'a>(&self, key: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
-        let bare = if let Ok(text) = key.cast::<PyString>() {
-            let text = text
-                .to_str()
-                .map_err(|_| illegal("is no text that can be sent", key))?;
-            if !self.unicode && !text.is_ascii() {
-                return Err(illegal("is not ASCII; pass allow_unicode_keys=True", key));
-            }
-            text.as_bytes()
+        let bare = self.bare(key)?;
+        let wire = if self.prefix.is_empty() {
+            Cow::Borrowed(bare)
+        } else {
+            check_blanks(key, &self.prefix)?;
+            Cow::Owned([&self.prefix, bare].concat())
+        };
+        Ok(Key { wire, bare })
+    }
+
+    /// The same without the prefix.
+    #[inline]
+    pub(crate) fn bare<'a>(&self, key: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+        let bare = if let Ok(text) = key.cast_exact::<PyString>() {
+            self.text(key, text)?
         } else if let Ok(bytes) = key.cast::<PyBytes>() {
             bytes.as_bytes()
+        } else if let Ok(text) = key.cast::<PyString>() {
+            self.text(key, text)?
         } else {
             return Err(PyTypeError::new_err(format!(
                 "a key is str or bytes, not {}",
                 key.get_type().name()?
             )));
         };
-        let wire = if self.prefix.is_empty() {
-            Cow::Borrowed(bare)
-        } else {
-            Cow::Owned([&self.prefix, bare].concat())
-        };
-        if wire.len() > KEY_LEN_MAX {
+        if self.prefix.len() + bare.len() > KEY_LEN_MAX {
             return Err(illegal("is too long", key));
         }
-        // What Python takes for white space, and zero. Hardly a key has any byte that is so low.
-        let is_blank = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ' | 0);
-        if wire.iter().any(|byte| *byte <= b' ' && is_blank(byte)) {
-            return Err(illegal("contains whitespace or null", key));
+        check_blanks(key, bare)?;
+        Ok(bare)
+    }
+
+    #[inline]
+    fn text<'a>(&self, key: &Bound<'_, PyAny>, text: &'a Bound<'_, PyString>) -> PyResult<&'a [u8]> {
+        let text = text
+            .to_str()
+            .map_err(|_| illegal("is no text that can be sent", key))?;
+        if !self.unicode && !text.is_ascii() {
+            return Err(illegal("is not ASCII; pass allow_unicode_keys=True", key));
         }
-        Ok(Key { wire, bare })
+        Ok(text.as_bytes())
     }
 }
 
+/// What Python takes for white space, and zero. Hardly a key has any control character at all.
+#[inline]
+fn check_blanks(key: &Bound<'_, PyAny>, bytes: &[u8]) -> PyResult<()> {
+    let is_blank = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ' | 0);
+    if needs_base64(bytes) && bytes.iter().any(is_blank) {
+        return Err(illegal("contains whitespace or null", key));
+    }
+    Ok(())
+}
+
+#[cold]
 fn illegal(what: &str, key: &Bound<'_, PyAny>) -> PyErr {
     let shown = key
         .repr()

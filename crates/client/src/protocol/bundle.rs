@@ -4,6 +4,8 @@
 use std::mem;
 use std::ops::Range;
 
+use scrubjay_base::bytes;
+
 use super::Form;
 use super::reply::{Reply, Value};
 use super::request::{Get, KEY_LEN_MAX, needs_base64};
@@ -67,6 +69,7 @@ impl Keys {
         (0..self.len()).map(|at| self.get(at))
     }
 
+    #[inline]
     fn push(&mut self, key: &[u8]) {
         if self.ends.is_empty() {
             self.bytes.reserve(LEN_MAX);
@@ -93,6 +96,7 @@ impl Bundle {
         (bundle.suits(get, form)).then_some(bundle)
     }
 
+    #[inline]
     fn suits(&self, get: &Get<'_>, form: Form) -> bool {
         let alone =
             get.with_ttl || get.touch.is_some() || get.vivify.is_some() || get.recache_below.is_some();
@@ -102,6 +106,7 @@ impl Bundle {
     }
 
     /// Adds a look-up; false if it does not fit in here.
+    #[inline]
     pub(super) fn add(&mut self, get: &Get<'_>, form: Form) -> bool {
         let has_room = self.keys.len() < KEYS_MAX && self.keys.bytes_len() + get.key.len() < LEN_MAX;
         if !has_room || !self.suits(get, form) {
@@ -145,16 +150,14 @@ impl Bundle {
     }
 }
 
+#[inline]
 fn place_and_bit(key: &[u8]) -> (usize, u64) {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let add = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);
-    let (words, rest) = key.as_chunks::<8>();
+    let (words, _) = key.as_chunks::<8>();
     let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    let rest = match key.last_chunk::<8>() {
-        Some(last) => u64::from_le_bytes(*last),
-        None => rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    };
-    let hash = add(words.fold(0, add), rest);
+    let last = bytes::last_word(key).unwrap_or_default();
+    let hash = add(words.fold(0, add), last);
     let bit = hash >> (64 - SEEN_BITS);
     ((bit >> 6) as usize, 1 << (bit & 63))
 }
@@ -163,6 +166,14 @@ fn place_and_bit(key: &[u8]) -> (usize, u64) {
 fn skip(rest: &mut &[u8], expected: &[u8]) -> Option<()> {
     *rest = rest.strip_prefix(expected)?;
     Some(())
+}
+
+/// The same of what is few bytes, but how many is not known before.
+#[inline(always)]
+fn skip_word(rest: &mut &[u8], expected: &[u8]) -> Option<()> {
+    let (word, behind) = rest.split_at_checked(expected.len())?;
+    *rest = behind;
+    bytes::same(word, expected).then_some(())
 }
 
 /// Digits at the front; no more than fit for certain.
@@ -407,12 +418,12 @@ impl Arriving {
         skip(rest, b" f")?;
         let flags = number(rest)?.try_into().ok()?;
         skip(rest, b" k")?;
-        skip(rest, self.keys.get(at))?;
+        skip_word(rest, self.keys.get(at))?;
         let cas = match skip(rest, b" c") {
             Some(()) => Some(number(rest)?),
             None => None,
         };
-        skip(rest, own_end)?;
+        skip_word(rest, own_end)?;
         Some((at, Head { len, flags, cas }))
     }
 

@@ -141,18 +141,26 @@ pub(super) fn bundle(out: &mut Vec<u8>, bundle: &Bundle, form: Form, opaque: u64
         keys.by_ref().take(in_line).for_each(|key| word(out, key));
         out.extend_from_slice(b"\r\n");
     }
-    let mut end = if bundle.with_cas {
+    // What is between two keys.
+    let mut between = if bundle.with_cas {
         b" v f k c".to_vec()
     } else {
         b" v f k".to_vec()
     };
-    meta_end(&mut end, opaque, false);
-    out.reserve(bundle.keys.bytes_len() + keys.len() * (b"mg ".len() + end.len()));
+    meta_end(&mut between, opaque, false);
+    let end_len = between.len();
+    between.extend_from_slice(b"mg ");
+    let Some(first) = keys.next() else {
+        return;
+    };
+    out.reserve(bundle.keys.bytes_len() + (keys.len() + 1) * between.len());
+    out.extend_from_slice(b"mg ");
+    out.extend_from_slice(first);
     for key in keys {
-        out.extend_from_slice(b"mg ");
+        out.extend_from_slice(&between);
         out.extend_from_slice(key);
-        out.extend_from_slice(&end);
     }
+    out.extend_from_slice(&between[..end_len]);
 }
 
 /// Appends a request as a classic command.

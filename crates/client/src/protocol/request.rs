@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use scrubjay_base::bytes;
+
 use super::Form;
 
 /// Most bytes of a key on the wire.
@@ -291,17 +293,18 @@ impl<'a> Request<'a> {
 }
 
 /// Whether a key's bytes would break a line.
-pub(super) fn needs_base64(key: &[u8]) -> bool {
+#[inline]
+pub fn needs_base64(key: &[u8]) -> bool {
     let (words, _) = key.as_chunks::<8>();
-    // The last bytes together with some that were looked at before.
-    let Some(last) = key.last_chunk::<8>() else {
-        return key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f);
+    let Some(last) = bytes::last_word(key) else {
+        return false;
     };
     let blanks = |found: u64, word: &[u8; 8]| found | blanks(u64::from_le_bytes(*word));
-    words.iter().fold(blanks(0, last), blanks) != 0
+    words.iter().fold(self::blanks(last), blanks) != 0
 }
 
 /// Not 0 if one of eight bytes is a blank, a control character or 0x7f.
+#[inline]
 fn blanks(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word & (ONES << 7);

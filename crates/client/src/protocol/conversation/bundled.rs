@@ -27,6 +27,7 @@ impl Conversation {
     }
 
     /// Adds a look-up; false if it does not fit in there, or if there is no room for one more.
+    #[inline]
     pub fn add(&self, bundle: &mut Bundle, get: &Get<'_>) -> bool {
         let settings = &self.settings;
         let requests = self.requests + bundle.len();
