@@ -494,7 +494,7 @@ impl<'a> ItemRef<'a> {
     }
 
     /// The item as a header, to write a changed copy.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn header(&self) -> Header {
         let state = self.state();
         let shape = Shape(state.0 as u8);

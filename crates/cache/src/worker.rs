@@ -231,11 +231,12 @@ impl Worker {
 
     /// What a look-up answers, from the state before this access.
     fn hit<'w>(&'w self, item: ItemRef<'w>, location: Location, seen: &Header) -> Hit<'w> {
+        let ttl = ttl_secs(seen.deadline, self.tick());
         Hit {
             flags: seen.flags,
             cas: seen.cas.unwrap_or(0),
-            ttl: ttl_secs(seen.deadline, self.tick()),
-            ttl_before: ttl_secs(seen.deadline, self.tick()),
+            ttl,
+            ttl_before: ttl,
             idle_secs: seen.idle_secs(self.secs),
             fetched: seen.fetched,
             stale: seen.stale,

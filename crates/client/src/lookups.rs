@@ -136,6 +136,7 @@ pub(crate) fn look_up(
 
 impl Lookups<'_> {
     /// Which one this is, if it has no result.
+    #[inline]
     fn index(&self, id: u64) -> Option<usize> {
         let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
         let part = self.found.parts.get(index)?;
@@ -150,10 +151,12 @@ impl Ending for Lookups<'_> {
 }
 
 impl Book for Lookups<'_> {
+    #[inline]
     fn find(&self, id: u64) -> Option<(usize, Patience)> {
         Some((self.queues[self.index(id)?], self.patience))
     }
 
+    #[inline]
     fn ask(&mut self, id: u64, asking: &mut Asking<'_>) -> Option<Asked> {
         let get = Get {
             with_cas: self.with_cas,
@@ -171,6 +174,7 @@ impl Book for Lookups<'_> {
         true
     }
 
+    #[inline]
     fn found(&mut self, id: u64, shared: Shared, _bytes: &[u8]) -> bool {
         let Some(index) = self.index(id) else {
             return false;
