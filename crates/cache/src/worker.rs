@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use scrubjay_base::sync::yield_now;
 use scrubjay_base::time::Now;
 
 use crate::api::Body;
@@ -76,6 +77,9 @@ const STORES_PER_LOOK: u32 = 32;
 
 /// Pages of the index that a storing worker moves at a look, so that the index keeps up with any rate.
 const PAGES_PER_LOOK: usize = 1;
+
+/// Times a worker waits for the index at most: as long as others may be without a processor.
+const INDEX_WAITS_MAX: usize = 20_000;
 
 impl Cache {
     /// A consistent snapshot of the live item under `key`.
@@ -631,6 +635,23 @@ impl Worker {
         if self.stored.get() >= STORES_PER_LOOK {
             self.stored.set(0);
             cache.step_index(&self.turn(), PAGES_PER_LOOK);
+            self.wait_for_index();
+        }
+    }
+}
+
+impl Worker {
+    /// Waits, holding nothing, while the index cannot grow because another worker has not passed a quiet moment or is at it but has
+    /// no processor.
+    fn wait_for_index(&self) {
+        let cache = &*self.member.cache;
+        for _ in 0..INDEX_WAITS_MAX {
+            if !cache.index.is_behind(cache.items()) {
+                break;
+            }
+            self.announce_again();
+            yield_now();
+            cache.step_index(&self.turn(), PAGES_PER_LOOK);
         }
     }
 }
@@ -685,6 +706,31 @@ mod tests {
         drop(workers);
         let alone = Arc::get_mut(cache).expect("the workers are gone");
         alone.heap.bytes().to_vec()
+    }
+
+    #[test]
+    fn the_index_is_behind_while_another_worker_keeps_it_from_growing_and_catches_up_when_that_one_goes() {
+        let cache = Cache::new(Config::new(64 << 20)).expect("memory");
+        let [mut worker, mut other] = [cache.worker(), cache.worker()];
+        worker.begin_turn(Now::from_millis(0));
+        let mut keys = 0..u64::MAX;
+        let mut store = || {
+            let key = keys.next().expect("many").to_le_bytes();
+            worker.store(Store::set(&key, Body::Bytes(b"value")));
+        };
+        // Once it has grown with nobody in the way, the next growth leaves an extent at which the other may be looking.
+        let pages = cache.index.bytes();
+        while cache.index.bytes() == pages || cache.index.is_resizing() {
+            store();
+        }
+        other.begin_turn(Now::from_millis(0));
+        while !cache.index.is_behind(cache.items()) {
+            store();
+        }
+        other.go_idle();
+        (0..200_000).for_each(|_| store());
+        assert!(!cache.index.is_behind(cache.items()));
+        assert_eq!(cache.counters().removed.evicted, 0);
     }
 
     #[test]

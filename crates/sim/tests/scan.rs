@@ -13,12 +13,15 @@ use scrubjay_cache::{Body, Cache, Config, Delete, ScanCursor, Store, StoreOutcom
 
 const MEMORY: usize = 64 << 20;
 
+/// Keys beside those that stay at most: where each step of a scan lets the index grow by more than it looks at, it would not end.
+const PASSING_MAX: usize = 60_000;
+
 /// What happens between two steps of a scan.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// The index moves pages, segments are compacted.
     Maintain,
-    /// So many keys that were never there are stored: the index grows.
+    /// So many keys that were never there are stored, while there are not too many: the index grows.
     Grow(usize),
     /// So many of those go again: the index shrinks, segments are compacted.
     Shrink(usize),
@@ -108,6 +111,7 @@ impl Bench {
                 self.turn();
             }
             Event::Grow(count) => {
+                let count = count.min(PASSING_MAX - self.passing.len());
                 for number in self.passing.end..self.passing.end + count {
                     self.store(&passing(number));
                 }

@@ -18,6 +18,12 @@ const BYTES_PER_FIRST_PAGE: usize = 1 << 20;
 /// Load, in items per page, above which the index grows: 0.76 of all slots. At 0.8 some pages in a hundred are full.
 pub(crate) const GROW_ABOVE: usize = PAGE_LINES * SLOTS * 76 / 100;
 
+/// Load, in items per page of the table that there is or that is coming, above which whoever stores waits for a growth that is
+/// late: 0.78 of all slots if it has not begun, and 0.68 while it goes on, which began at 0.61 and moves a twentieth of the pages
+/// while a hundredth comes.
+const LATE_ABOVE: usize = PAGE_LINES * SLOTS * 78 / 100;
+const SLOW_ABOVE: usize = PAGE_LINES * SLOTS * 68 / 100;
+
 /// Load below which a full page is bad luck, not a reason to grow: 0.5 of all slots.
 const FULL_BELOW: usize = PAGE_LINES * SLOTS / 2;
 
@@ -86,6 +92,26 @@ impl Index {
     /// Whether a step of resizing is due or under way, given the number of items.
     pub(crate) fn wants_step(&self, items: u64) -> bool {
         self.resizing.load(Ordering::Relaxed) || self.target_pages(items).is_some()
+    }
+
+    /// Whether items come faster than the index grows, for want of a moment: a page that is full then would cost an item though
+    /// there is memory.
+    pub(crate) fn is_behind(&self, items: u64) -> bool {
+        let Geometry {
+            pages, next_pages, ..
+        } = self.geometry();
+        let items = items as usize;
+        match next_pages {
+            // Somebody still looks at the extent that it would grow into.
+            0 => {
+                items > pages * LATE_ABOVE
+                    && self
+                        .resize
+                        .try_lock()
+                        .map_or(true, |resize| resize.leaving.is_some())
+            }
+            _ => items > next_pages * SLOW_ABOVE,
+        }
     }
 
     /// Whether memory of an old table waits to be given back.
