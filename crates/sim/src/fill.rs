@@ -260,3 +260,18 @@ fn overfill(
     filling.cache.audit();
     Ok(books)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::stages;
+
+    /// Requirements D06 and D07, in virtual time; `bench/lab.sh 16 expire` asks servers the same.
+    #[test]
+    fn a_small_cache_holds_its_limits_worth_of_items_after_others_expired() {
+        let stages = stages(16).expect("memory");
+        assert_eq!(stages[0].dead, 0, "nothing was replaced: {:?}", stages[0]);
+        for stage in &stages[1..] {
+            assert!(stage.readable * 100 >= stage.limit * 92, "{stage:?}");
+        }
+    }
+}

@@ -33,8 +33,12 @@ impl Worker {
         let form = header.form(key.len(), value.len());
         let locked = cache.index.lock_at(&cache.heap, hash, home);
         // The new item is written while the old one is fetched. Until it is there, what has the key's tag is taken for it, and its
-        // heat chooses the place.
-        let likely = locked.likely();
+        // heat chooses the place. If it is another's, the line must have room, or what was written would be waste.
+        let likely = if locked.has_room_at_home() {
+            locked.likely()
+        } else {
+            None
+        };
         let elsewhere = if likely.is_none() {
             self.occupant(&locked, key)
         } else {
@@ -65,7 +69,7 @@ impl Worker {
         if likely.is_some() && live != Some(heat) {
             draft.heat = self.heat_of(hash, live);
         }
-        if old.is_none() && !locked.has_room_at_home() || self.is_flushed(&draft) {
+        if self.is_flushed(&draft) {
             drop(locked);
             self.discard(draft);
             return None;
