@@ -62,6 +62,7 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
     }
     // The first and the last of them may overlap.
     match one.len() {
+        4..=7 => one.first_chunk::<4>() == other.first_chunk() && one.last_chunk::<4>() == other.last_chunk(),
         8..=16 => {
             one.first_chunk::<8>() == other.first_chunk() && one.last_chunk::<8>() == other.last_chunk()
         }

@@ -55,6 +55,10 @@ pub(crate) trait Ending: Book {
 
 /// Which queue each request has, and whose they are.
 pub(crate) fn spread(servers: &[Arc<Server>], routes: &[usize]) -> (Vec<usize>, Vec<Arc<Server>>) {
+    // With one server there is nothing to be found out for each.
+    if let [server] = servers {
+        return (vec![0; routes.len()], vec![server.clone()]);
+    }
     let mut queue_of = vec![None; servers.len()];
     let mut used = Vec::new();
     let queue = |route: &usize| {

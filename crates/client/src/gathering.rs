@@ -15,7 +15,7 @@ use crate::connection::{
 };
 use crate::error::Error;
 use crate::protocol::Reply;
-use crate::protocol::bundle::{Part, Shared};
+use crate::protocol::bundle::{Came, Part, Shared};
 use crate::server::{Found, RETRIES, Server};
 
 /// How long it is waited at most where the system has no more bells to be woken by.
@@ -27,11 +27,19 @@ pub(crate) trait Book {
     fn find(&self, id: u64) -> Option<(usize, Patience)>;
     /// Asks for it; nothing if there is no such request any more.
     fn ask(&mut self, id: u64, asking: &mut Asking<'_>) -> Option<Asked>;
+    /// Asks for those of these that are wanted as the one that was asked last, up to the first that cannot go with it; how many.
+    fn ask_alike(&mut self, _ids: &VecDeque<u64>, _asking: &mut Asking<'_>) -> usize {
+        0
+    }
     /// Takes what came of it; false if there is no such request any more.
     fn done(&mut self, id: u64, result: Result<Reply, Error>) -> bool;
     /// The same of a value among these bytes.
     fn found(&mut self, id: u64, shared: Shared, bytes: &[u8]) -> bool {
         self.done(id, Ok(Reply::Value(shared.to_value(bytes))))
+    }
+    /// Takes what came of a bundle, which is nothing but values and misses, if these are all that it waits for; false if not.
+    fn found_all(&mut self, _ids: &[u64], _came: &mut Came) -> bool {
+        false
     }
     /// Takes the bytes of all values that were found since this was called last.
     fn keep(&mut self, _bytes: Vec<u8>) {}
@@ -172,11 +180,17 @@ impl Gathering {
     }
 
     /// Its look-ups are of one server, and were asked together.
-    fn hand_over_bundled(&mut self, book: &mut impl Book, (ids, bundled): Named, now: Instant) {
+    fn hand_over_bundled(&mut self, book: &mut impl Book, (ids, mut bundled): Named, now: Instant) {
         let Some((index, patience)) = ids.iter().find_map(|id| book.find(*id)) else {
             return;
         };
         let queue = &mut self.queues[index];
+        if let Some((hits, misses)) = bundled.came.count()
+            && book.found_all(&ids, &mut bundled.came)
+        {
+            queue.lost = 0;
+            return queue.server.note_found(hits, misses, patience.since, now);
+        }
         let (mut hits, mut misses) = (0, 0);
         let (parts, bytes) = bundled.came.into_parts();
         for (id, part) in ids.iter().copied().zip(parts) {
@@ -418,6 +432,8 @@ impl Queue {
                 Some(Asked::Retired) => return false,
             }
             self.pending.pop_front();
+            let with_it = book.ask_alike(&self.pending, &mut asking);
+            self.pending.drain(..with_it);
         }
         true
     }

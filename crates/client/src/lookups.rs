@@ -1,13 +1,15 @@
 //! Look-ups of many keys for one thread, which waits for all of them. Their values stay where they were put together as they came,
 //! and are looked at there: who makes something else of each at once pays for no memory in between.
 
+use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
 use crate::batch::{Ending, finish, spread};
 use crate::connection::{Asked, Asking, Desk, Patience};
 use crate::error::Error;
 use crate::gathering::{Book, Gathering};
-use crate::protocol::bundle::Shared;
+use crate::protocol::bundle::{Came, Shared};
 use crate::protocol::{Get, Reply};
 use crate::server::Server;
 
@@ -17,6 +19,8 @@ pub struct Found {
     parts: Vec<Part>,
     /// Where values lie.
     bytes: Vec<Vec<u8>>,
+    /// Instead of both where all were one bundle, as it came: values and misses.
+    came: Option<Came>,
 }
 
 #[derive(Debug)]
@@ -49,9 +53,31 @@ pub struct Seen<'a> {
 }
 
 impl Found {
-    /// What came of each key: a value, nothing, or the error.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<Option<Seen<'_>>, &Error>> {
-        self.parts.iter().map(|part| match part {
+    /// Tells what came of each key and which one it is, up to the first for which `tell` fails: a value, nothing, or the error.
+    ///
+    /// # Errors
+    /// That of `tell`.
+    #[inline]
+    pub fn try_each<E>(
+        &self,
+        mut tell: impl FnMut(usize, Result<Option<Seen<'_>>, &Error>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // A loop each: an iterator over either would put every value together in memory first.
+        let Some(came) = &self.came else {
+            return (0..self.parts.len()).try_for_each(|at| tell(at, self.part_at(at)));
+        };
+        (0..came.len()).try_for_each(|at| {
+            let seen = came.shared(at).map(|(shared, bytes)| Seen {
+                bytes,
+                flags: shared.flags,
+                cas: shared.cas,
+            });
+            tell(at, Ok(seen))
+        })
+    }
+
+    fn part_at(&self, at: usize) -> Result<Option<Seen<'_>>, &Error> {
+        match &self.parts[at] {
             Part::Open | Part::Miss => Ok(None),
             Part::Seen(place) => Ok(Some(Seen {
                 bytes: &self.bytes[place.bytes][place.start..place.start + place.len],
@@ -59,7 +85,7 @@ impl Found {
                 cas: place.cas,
             })),
             Part::Failed(error) => Err(&**error),
-        })
+        }
     }
 
     /// What came, from replies.
@@ -121,7 +147,7 @@ pub(crate) fn look_up(
         queues,
         found: Found {
             parts: keys.iter().map(|_| Part::Open).collect(),
-            bytes: Vec::new(),
+            ..Found::default()
         },
         kept: None,
         left: keys.len(),
@@ -165,6 +191,10 @@ impl Book for Lookups<'_> {
         Some(asking.look_up(&get, id, &self.patience))
     }
 
+    fn ask_alike(&mut self, ids: &VecDeque<u64>, asking: &mut Asking<'_>) -> usize {
+        asking.look_up_alike(ids, |id| Some(self.keys[self.index(id)?]))
+    }
+
     fn done(&mut self, id: u64, result: Result<Reply, Error>) -> bool {
         let Some(index) = self.index(id) else {
             return false;
@@ -194,6 +224,19 @@ impl Book for Lookups<'_> {
         });
         self.left -= 1;
         true
+    }
+
+    fn found_all(&mut self, ids: &[u64], came: &mut Came) -> bool {
+        let is_all =
+            self.left == self.keys.len() && ids.iter().copied().eq(self.first..self.first + self.left as u64);
+        if is_all {
+            self.found = Found {
+                came: Some(mem::take(came)),
+                ..Found::default()
+            };
+            self.left = 0;
+        }
+        is_all
     }
 
     fn keep(&mut self, bytes: Vec<u8>) {

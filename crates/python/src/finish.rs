@@ -220,18 +220,19 @@ impl Finish {
             keys: PyList::empty(py),
         };
         let dict = PyDict::new(py);
-        for (key, seen) in keys.iter().zip(found.iter()) {
+        found.try_each(|at, seen| {
+            let key = &keys[at];
             let object = match seen {
-                Ok(None) => continue,
+                Ok(None) => return Ok(()),
                 Ok(Some(seen)) if *with_cas => value_cas(py, values, key, seen),
                 Ok(Some(seen)) => values.decode(py, key, seen),
                 Err(error) => Err(failure::of_request(error)),
             };
             match object {
-                Ok(object) => dict.set_item(key, object)?,
-                Err(error) => failures.add(key, error)?,
+                Ok(object) => dict.set_item(key, object),
+                Err(error) => failures.add(key, error),
             }
-        }
+        })?;
         failures.end(py, raises, dict.into_any())
     }
 }

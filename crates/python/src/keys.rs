@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use pyo3::exceptions::PyTypeError;
 use pyo3::types::{PyAnyMethods, PyBytes, PyBytesMethods, PyString, PyStringMethods, PyTypeMethods};
 use pyo3::{Bound, PyAny, PyErr, PyResult};
-use scrubjay_client::protocol::request::{KEY_LEN_MAX, needs_base64};
+use scrubjay_client::protocol::request::{KEY_LEN_MAX, is_plain, needs_base64};
 
 use crate::failure;
 
@@ -43,9 +43,19 @@ impl KeyRules {
     /// The same without the prefix.
     #[inline]
     pub(crate) fn bare<'a>(&self, key: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
-        let bare = if let Ok(text) = key.cast_exact::<PyString>() {
-            self.text(key, text)?
-        } else if let Ok(bytes) = key.cast::<PyBytes>() {
+        if let Ok(text) = key.cast_exact::<PyString>()
+            && let Ok(text) = text.to_str()
+            && is_plain(text.as_bytes())
+            && self.prefix.len() + text.len() <= KEY_LEN_MAX
+        {
+            return Ok(text.as_bytes());
+        }
+        self.bare_of_any(key)
+    }
+
+    /// The same whatever it is.
+    fn bare_of_any<'a>(&self, key: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+        let bare = if let Ok(bytes) = key.cast::<PyBytes>() {
             bytes.as_bytes()
         } else if let Ok(text) = key.cast::<PyString>() {
             self.text(key, text)?
@@ -62,7 +72,6 @@ impl KeyRules {
         Ok(bare)
     }
 
-    #[inline]
     fn text<'a>(&self, key: &Bound<'_, PyAny>, text: &'a Bound<'_, PyString>) -> PyResult<&'a [u8]> {
         let text = text
             .to_str()
@@ -75,7 +84,6 @@ impl KeyRules {
 }
 
 /// What Python takes for white space, and zero. Hardly a key has any control character at all.
-#[inline]
 fn check_blanks(key: &Bound<'_, PyAny>, bytes: &[u8]) -> PyResult<()> {
     let is_blank = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ' | 0);
     if needs_base64(bytes) && bytes.iter().any(is_blank) {

@@ -107,12 +107,11 @@ impl Values {
     }
 
     /// The object that was stored.
+    #[inline]
     pub(crate) fn decode(&self, py: Python<'_>, key: &Py<PyAny>, value: Seen<'_>) -> PyResult<Py<PyAny>> {
         match self {
             Values::Plain(_) => Ok(PyBytes::new(py, value.bytes).into_any().unbind()),
-            Values::Serde { deserialize, .. } => {
-                deserialize.call1(py, (key, PyBytes::new(py, value.bytes), value.flags))
-            }
+            Values::Serde { deserialize, .. } => deserialized(py, deserialize, key, value),
             Values::Typed(typed) => typed.decode(py, value),
         }
     }
@@ -268,6 +267,17 @@ impl Typed {
             }
         }
     }
+}
+
+/// Apart, so that what most values need stays small where there are many.
+#[inline(never)]
+fn deserialized(
+    py: Python<'_>,
+    deserialize: &Py<PyAny>,
+    key: &Py<PyAny>,
+    value: Seen<'_>,
+) -> PyResult<Py<PyAny>> {
+    deserialize.call1(py, (key, PyBytes::new(py, value.bytes), value.flags))
 }
 
 /// What needs no conversion.

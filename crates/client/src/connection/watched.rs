@@ -1,5 +1,6 @@
 //! What a thread does that watches many connections: it never waits for one alone.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -68,6 +69,23 @@ impl<W: Wire> Asking<'_, W> {
             return Asked::Yes;
         }
         self.ask_alone(&mut Request::Get(*get), id)
+    }
+
+    /// Asks for those that can go with the look-up that was asked last, and are wanted as it is, up to the first that cannot, or
+    /// that has no key. Gives how many.
+    #[inline]
+    pub(crate) fn look_up_alike<'a>(
+        &mut self,
+        ids: &VecDeque<u64>,
+        key_of: impl Fn(u64) -> Option<&'a [u8]>,
+    ) -> usize {
+        let Some(open) = &mut self.open else {
+            return 0;
+        };
+        let keys = ids.iter().map_while(|id| key_of(*id));
+        let count = (self.state.conversation).add_alike(&mut open.bundle, keys);
+        open.ids.extend(ids.iter().take(count));
+        count
     }
 
     /// What goes by itself.

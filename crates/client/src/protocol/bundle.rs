@@ -100,24 +100,29 @@ impl Bundle {
     fn suits(&self, get: &Get<'_>, form: Form) -> bool {
         let alone =
             get.with_ttl || get.touch.is_some() || get.vivify.is_some() || get.recache_below.is_some();
-        let is_good = (1..=KEY_LEN_MAX).contains(&get.key.len()) && !needs_base64(get.key);
         let style = form == Form::Classic || get.plain == (self.style == Style::Line);
-        !alone && is_good && style && get.with_cas == self.with_cas
+        !alone && is_good(get.key) && style && get.with_cas == self.with_cas
     }
 
     /// Adds a look-up; false if it does not fit in here.
     #[inline]
     pub(super) fn add(&mut self, get: &Get<'_>, form: Form) -> bool {
-        let has_room = self.keys.len() < KEYS_MAX && self.keys.bytes_len() + get.key.len() < LEN_MAX;
-        if !has_room || !self.suits(get, form) {
+        self.suits(get, form) && self.add_alike(get.key)
+    }
+
+    /// Adds one that is wanted as those that are here; false if it does not fit in here.
+    #[inline(always)]
+    pub(super) fn add_alike(&mut self, key: &[u8]) -> bool {
+        let has_room = self.keys.len() < KEYS_MAX && self.keys.bytes_len() + key.len() < LEN_MAX;
+        if !has_room || !is_good(key) {
             return false;
         }
-        let (place, bit) = place_and_bit(get.key);
-        if self.seen[place] & bit != 0 && self.keys.iter().any(|key| key == get.key) {
+        let (place, bit) = place_and_bit(key);
+        if self.seen[place] & bit != 0 && self.keys.iter().any(|other| other == key) {
             return false;
         }
         self.seen[place] |= bit;
-        self.keys.push(get.key);
+        self.keys.push(key);
         true
     }
 
@@ -148,6 +153,12 @@ impl Bundle {
             ..Get::new(self.keys.get(0))
         })
     }
+}
+
+/// Whether a key can be asked as it is.
+#[inline]
+fn is_good(key: &[u8]) -> bool {
+    (1..=KEY_LEN_MAX).contains(&key.len()) && !needs_base64(key)
 }
 
 #[inline]
@@ -272,7 +283,7 @@ impl Came {
 
     /// Whether nothing has come of any.
     fn is_empty(&self) -> bool {
-        self.parts.iter().all(|part| *part == Part::Open)
+        self.parts.iter().all(|part| matches!(part, Part::Open))
     }
 
     /// What came of each look-up, and the bytes that values share.
@@ -292,8 +303,35 @@ impl Came {
         parts.map(whole).collect()
     }
 
+    /// How many values and how many misses it is, if it is nothing but those.
+    pub(crate) fn count(&self) -> Option<(u64, u64)> {
+        let (mut hits, mut misses) = (0, 0);
+        for part in &self.parts {
+            match part {
+                Part::Shared(_) => hits += 1,
+                Part::Miss => misses += 1,
+                Part::Open | Part::Reply(_) => return None,
+            }
+        }
+        Some((hits, misses))
+    }
+
+    /// How many look-ups it is.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// One of them, if it is a small value, and its bytes.
+    #[inline]
+    pub(crate) fn shared(&self, at: usize) -> Option<(Shared, &[u8])> {
+        match self.parts[at] {
+            Part::Shared(shared) => Some((shared, &self.bytes[shared.place()])),
+            _ => None,
+        }
+    }
+
     fn has(&self, at: usize) -> bool {
-        self.parts[at] != Part::Open
+        !matches!(self.parts[at], Part::Open)
     }
 
     fn put(&mut self, at: usize, reply: Reply) {

@@ -132,6 +132,9 @@ fn meta_end(out: &mut Vec<u8>, opaque: u64, silent: bool) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Most bytes between two keys of look-ups that are asked as one.
+const BETWEEN_LEN_MAX: usize = 48;
+
 /// Appends look-ups as one.
 pub(super) fn bundle(out: &mut Vec<u8>, bundle: &Bundle, form: Form, opaque: u64) {
     let in_line = bundle.in_line(form);
@@ -153,11 +156,16 @@ pub(super) fn bundle(out: &mut Vec<u8>, bundle: &Bundle, form: Form, opaque: u64
     let Some(first) = keys.next() else {
         return;
     };
-    out.reserve(bundle.keys.bytes_len() + (keys.len() + 1) * between.len());
+    out.reserve(bundle.keys.bytes_len() + (keys.len() + 1) * between.len() + BETWEEN_LEN_MAX);
     out.extend_from_slice(b"mg ");
     out.extend_from_slice(first);
+    // As many bytes as there may be: no function is called for them, and what is too much is gone again at once.
+    let mut piece = [0; BETWEEN_LEN_MAX];
+    piece[..between.len()].copy_from_slice(&between);
     for key in keys {
-        out.extend_from_slice(&between);
+        let len = out.len() + between.len();
+        out.extend_from_slice(&piece);
+        out.truncate(len);
         out.extend_from_slice(key);
     }
     out.extend_from_slice(&between[..end_len]);

@@ -303,6 +303,19 @@ pub fn needs_base64(key: &[u8]) -> bool {
     words.iter().fold(self::blanks(last), blanks) != 0
 }
 
+/// Whether a key is ASCII without blanks and control characters, as most are.
+#[inline]
+pub fn is_plain(key: &[u8]) -> bool {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let (words, _) = key.as_chunks::<8>();
+    let Some(last) = bytes::last_word(key) else {
+        return true;
+    };
+    let unlike = |word: u64| blanks(word) | (word & HIGH);
+    let add = |found: u64, word: &[u8; 8]| found | unlike(u64::from_le_bytes(*word));
+    words.iter().fold(unlike(last), add) == 0
+}
+
 /// Not 0 if one of eight bytes is a blank, a control character or 0x7f.
 #[inline]
 fn blanks(word: u64) -> u64 {
@@ -367,19 +380,21 @@ impl std::error::Error for Refused {}
 
 #[cfg(test)]
 mod tests {
-    use super::{Arith, Get, Refused, Request, Store, StoreMode, needs_base64};
+    use super::{Arith, Get, Refused, Request, Store, StoreMode, is_plain, needs_base64};
     use crate::protocol::Form;
 
     #[test]
     fn every_byte_of_a_key_is_looked_at() {
         for len in 0..=33 {
             let mut key = vec![b'k'; len];
-            assert!(!needs_base64(&key), "{len}");
+            assert!(!needs_base64(&key) && is_plain(&key), "{len}");
             for at in 0..len {
                 for byte in 0..=u8::MAX {
                     key[at] = byte;
                     let expected = byte <= b' ' || byte == 0x7f;
                     assert_eq!(needs_base64(&key), expected, "{byte} at {at} of {len}");
+                    let plain = key.iter().all(|byte| (b'!'..0x7f).contains(byte));
+                    assert_eq!(is_plain(&key), plain, "{byte} at {at} of {len}");
                 }
                 key[at] = if at % 2 == 0 { b'!' } else { 0xff };
             }

@@ -29,11 +29,37 @@ impl Conversation {
     /// Adds a look-up; false if it does not fit in there, or if there is no room for one more.
     #[inline]
     pub fn add(&self, bundle: &mut Bundle, get: &Get<'_>) -> bool {
-        let settings = &self.settings;
+        let (requests, bytes) = self.room(bundle);
+        requests > 0 && get.key.len() + REQUEST_LEN_EXTRA <= bytes && bundle.add(get, self.settings.form)
+    }
+
+    /// Adds look-ups that are wanted as the one that was added last, up to the first that does not fit in there or for which there is
+    /// no room. Gives how many.
+    #[inline]
+    pub(crate) fn add_alike<'a>(&self, bundle: &mut Bundle, keys: impl Iterator<Item = &'a [u8]>) -> usize {
+        let (requests, mut bytes) = self.room(bundle);
+        let mut count = 0;
+        for key in keys.take(requests) {
+            let len = key.len() + REQUEST_LEN_EXTRA;
+            if len > bytes || !bundle.add_alike(key) {
+                break;
+            }
+            bytes -= len;
+            count += 1;
+        }
+        count
+    }
+
+    /// How many look-ups there may be more if a bundle is asked, and how many bytes.
+    #[inline]
+    fn room(&self, bundle: &Bundle) -> (usize, usize) {
         let requests = self.requests + bundle.len();
-        let bytes = self.outstanding_bytes + bundle_len(bundle) + get.key.len() + REQUEST_LEN_EXTRA;
-        let fits = requests < settings.outstanding_max && bytes <= settings.outstanding_bytes_max;
-        fits && bundle.add(get, settings.form)
+        let bytes = self.outstanding_bytes + bundle_len(bundle);
+        let room = |max: usize, taken| max.saturating_sub(taken);
+        (
+            room(self.settings.outstanding_max, requests),
+            room(self.settings.outstanding_bytes_max, bytes),
+        )
     }
 
     /// Queues a bundle that was filled for this conversation, as [`Conversation::ask`].
@@ -235,6 +261,7 @@ impl Conversation {
 }
 
 /// Bytes that it counts for.
+#[inline]
 fn bundle_len(bundle: &Bundle) -> usize {
     bundle.keys.bytes_len() + bundle.len() * REQUEST_LEN_EXTRA
 }
