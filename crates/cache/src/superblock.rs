@@ -27,7 +27,7 @@ pub(crate) const SUPERBLOCK_LEN: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"scrubjay");
 
 /// Raised by every change of what lies in the file that [`layout`] would not notice.
-const LAYOUT_VERSION: u64 = 3;
+const LAYOUT_VERSION: u64 = 4;
 
 /// The cache is in use, or its process died.
 const IN_USE: u64 = 1;

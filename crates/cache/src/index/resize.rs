@@ -19,8 +19,8 @@ const BYTES_PER_FIRST_PAGE: usize = 1 << 20;
 pub(crate) const GROW_ABOVE: usize = PAGE_LINES * SLOTS * 76 / 100;
 
 /// Load, in items per page of the table that there is or that is coming, above which whoever stores waits for a growth that is
-/// late: 0.78 of all slots if it has not begun, and 0.68 while it goes on, which began at 0.61 and moves a twentieth of the pages
-/// while a hundredth comes.
+/// late: 0.78 of all slots if it has not begun, and 0.68 while it goes on, which begins at 0.61 and, as 32 stores move a page, ends
+/// at 0.65 when nothing holds it up.
 const LATE_ABOVE: usize = PAGE_LINES * SLOTS * 78 / 100;
 const SLOW_ABOVE: usize = PAGE_LINES * SLOTS * 68 / 100;
 
