@@ -206,7 +206,9 @@ fn record(file: &str) -> Result<(), String> {
 }
 
 fn run_differential(options: &[&str]) -> Result<(), String> {
-    let (mut requests, mut seed, mut start) = (200_000, 1, Server::start_scrubjay as fn(&[String]) -> _);
+    let (mut requests, mut seed) = (200_000, 1);
+    let mut start: fn(&[String]) -> Result<Server, String> = Server::start_scrubjay;
+    let mut pair: fn(Server, Server) -> Pair = Pair::new;
     let mut options = options.iter();
     while let Some(option) = options.next() {
         let mut number = || {
@@ -216,12 +218,12 @@ fn run_differential(options: &[&str]) -> Result<(), String> {
         match *option {
             "--requests" => requests = number()? as usize,
             "--seed" => seed = number()?,
-            "--memcached" => start = Server::start_memcached,
+            "--memcached" => (start, pair) = (Server::start_memcached, Pair::of_memcached),
             _ => return Err(USAGE.to_owned()),
         }
     }
     let arguments = differential::arguments();
-    let pair = Pair::new(start(&arguments)?, Server::start_memcached(&arguments)?);
+    let pair = pair(start(&arguments)?, Server::start_memcached(&arguments)?);
     let sessions = differential::run(&pair, seed, requests)?;
     println!("{requests} requests in {sessions} sessions: no difference");
     Ok(())

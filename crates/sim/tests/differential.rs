@@ -12,7 +12,7 @@ const SEED: u64 = 1_000_000;
 #[test]
 fn memcached_does_not_differ_from_itself() {
     let start = || Server::start_memcached(&arguments()).unwrap();
-    run(&Pair::new(start(), start()), SEED, REQUESTS / 10).unwrap_or_else(|why| panic!("{why}"));
+    run(&Pair::of_memcached(start(), start()), SEED, REQUESTS / 10).unwrap_or_else(|why| panic!("{why}"));
 }
 
 #[test]
