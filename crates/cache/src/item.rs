@@ -95,6 +95,26 @@ const LAYOUTS: [Layout; 128] = {
     layouts
 };
 
+/// Numbers that change when items lie in memory in another way.
+pub(crate) fn layout() -> impl Iterator<Item = u64> {
+    let bits = [
+        SHAPE_EXP.into(),
+        SHAPE_PIECE.into(),
+        KEY_IS_BINARY,
+        STALE,
+        WIN,
+        FETCHED,
+    ];
+    let of_shapes = LAYOUTS
+        .iter()
+        .flat_map(|of| [of.cas, of.cas_high, of.flags, of.key_len, of.key]);
+    let lens = [LAST_ACCESS_SHIFT, PIECE_LENGTH_BITS, PIECE_HEADER as u32];
+    bits.into_iter()
+        .chain(lens)
+        .chain(of_shapes.map(u32::from))
+        .map(u64::from)
+}
+
 impl Shape {
     fn layout(self) -> Layout {
         LAYOUTS[usize::from(self.0 & 127)]

@@ -3,6 +3,8 @@
 //! Everything lies in one mapping: superblock, segment headers, two index extents, the heap, the ledger. Items are appended to open segments;
 //! what a segment's life looks like is told in `pool.rs`.
 
+use std::mem::offset_of;
+
 use scrubjay_base::sync::whole::{AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use scrubjay_io::memory::{HUGE_PAGE_SIZE, Memory, MemoryFile};
@@ -105,6 +107,28 @@ pub const SEGMENT_HEADER_LEN: usize = size_of::<SegmentHeader>();
 const _: () = assert!(SEGMENT_HEADER_LEN == 128);
 
 impl SegmentHeader {
+    /// Where each of its fields lies: files are told apart by it.
+    pub(crate) const OFFSETS: [usize; 18] = [
+        offset_of!(SegmentHeader, state),
+        offset_of!(SegmentHeader, write_offset),
+        offset_of!(SegmentHeader, end),
+        offset_of!(SegmentHeader, dead),
+        offset_of!(SegmentHeader, max_deadline),
+        offset_of!(SegmentHeader, pins),
+        offset_of!(SegmentHeader, uploads),
+        offset_of!(SegmentHeader, part_starts),
+        offset_of!(SegmentHeader, log),
+        offset_of!(SegmentHeader, opened_tick),
+        offset_of!(SegmentHeader, incarnation),
+        offset_of!(SegmentHeader, sealed_order),
+        offset_of!(SegmentHeader, retired_epoch),
+        offset_of!(SegmentHeader, inflation),
+        offset_of!(SegmentHeader, bins),
+        offset_of!(SegmentHeader, expiring),
+        offset_of!(SegmentHeader, worth),
+        size_of::<SegmentHeader>(),
+    ];
+
     pub(crate) fn state(&self) -> SegmentState {
         match self.state.load(Ordering::Acquire) {
             1 => SegmentState::Open,

@@ -7,6 +7,7 @@
 //! ```
 
 use std::io;
+use std::mem::offset_of;
 
 use scrubjay_base::sync::OwnLine;
 use scrubjay_base::sync::whole::{AtomicU64, Ordering};
@@ -15,6 +16,7 @@ use scrubjay_io::memory::MemoryFile;
 
 use crate::api::Cause;
 use crate::eviction;
+use crate::item;
 use crate::line::{Line, SLOTS, TAG_BITS};
 use crate::pool::NUMBER_MAX;
 use crate::segment::{PAGE_LINES, SEGMENT_START, SegmentHeader};
@@ -69,6 +71,24 @@ pub(crate) struct Superblock {
 }
 
 const _: () = assert!(size_of::<Superblock>() <= SUPERBLOCK_LEN);
+
+impl Superblock {
+    /// Where each of its fields lies.
+    const OFFSETS: [usize; 12] = [
+        offset_of!(Superblock, head),
+        offset_of!(Superblock, state),
+        offset_of!(Superblock, latest_nanos),
+        offset_of!(Superblock, ledger_bytes),
+        offset_of!(Superblock, flush_below),
+        offset_of!(Superblock, flush_at),
+        offset_of!(Superblock, geometry),
+        offset_of!(Superblock, frontier),
+        offset_of!(Superblock, eviction),
+        offset_of!(Superblock, cas),
+        offset_of!(Superblock, saved),
+        size_of::<Superblock>(),
+    ];
+}
 
 /// What cannot change while a file is one cache's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,12 +177,10 @@ impl std::fmt::Display for Cold {
     }
 }
 
-/// A number for how this program lays memory out: sizes, bits, and which hash is used.
+/// A number for how this program lays memory out: sizes, bits, where fields lie, and which hash is used.
 pub(crate) fn layout() -> u64 {
-    let numbers = [
+    let mut numbers = vec![
         LAYOUT_VERSION,
-        size_of::<Superblock>() as u64,
-        size_of::<SegmentHeader>() as u64,
         size_of::<Line>() as u64,
         SLOTS as u64,
         PAGE_LINES as u64,
@@ -176,6 +194,9 @@ pub(crate) fn layout() -> u64 {
         Cause::ALL.len() as u64,
         xxhash_rust::xxh3::xxh3_64_with_seed(b"key", 1),
     ];
+    let offsets = Superblock::OFFSETS.iter().chain(&SegmentHeader::OFFSETS);
+    numbers.extend(offsets.map(|offset| *offset as u64));
+    numbers.extend(item::layout());
     check(&numbers)
 }
 

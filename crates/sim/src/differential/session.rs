@@ -10,6 +10,9 @@ use crate::script::text::escape;
 /// 250 bytes, and memcached forgets the replies before that.
 const MUTATED_LEN_MAX: usize = 200;
 
+/// Lines up to this long are answered however they arrive.
+const LINE_LEN_MAX: usize = 1000;
+
 /// One request, or something that is nearly one.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -90,6 +93,14 @@ impl Request {
         }
     }
 
+    fn is_longer_than(&self, len: usize) -> bool {
+        let lens = self.parts.iter().map(|part| match part {
+            Part::Bytes(bytes) => bytes.len(),
+            Part::Cas { .. } => 0,
+        });
+        lens.sum::<usize>() > len
+    }
+
     /// Whether it is arithmetic. While a reply with an item's value waits to be sent, memcached makes a new item instead of
     /// changing that one in place, and then neither pads the number nor keeps the lease; so replies are awaited first.
     pub fn counts(&self) -> bool {
@@ -134,7 +145,9 @@ impl Request {
         let has_new_flags =
             bytes.starts_with(b"m") && bytes.windows(2).any(|pair| matches!(pair, b" E" | b" x"));
         let has_huge_body = bytes.first() == Some(&0x80) && bytes.get(8).is_some_and(|byte| *byte >= 0x80);
-        if has_new_flags || has_huge_body {
+        // The next request's words are this one's then, and one of them may be the flag `b`.
+        let has_no_end = before.starts_with(b"m") && !bytes.ends_with(b"\n");
+        if has_new_flags || has_huge_body || has_no_end {
             *bytes = before;
         }
         // memcached loses count of bytes in these when they have a body that they should not have.
@@ -227,11 +240,18 @@ impl Session {
         if is_broken {
             let mut broken: Vec<Request> = (0..random.random_range(1..6)).map(|_| request(random)).collect();
             broken.retain(|request| !request.counts());
-            for request in &mut broken {
+            let mut is_after_mutated = false;
+            broken.retain_mut(|request| {
+                // What is left of a long value is a line then, and how long one may be depends on how its bytes arrive.
+                if is_after_mutated && request.is_longer_than(LINE_LEN_MAX) {
+                    return false;
+                }
                 if random.random_ratio(2, 3) {
                     request.mutate(random, protocol.alphabet());
+                    is_after_mutated = true;
                 }
-            }
+                true
+            });
             if protocol == Protocol::Text && random.random_ratio(1, 2) {
                 broken.push(text::nonsense(random));
             }
