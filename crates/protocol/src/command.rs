@@ -269,6 +269,15 @@ pub const COMMANDS: &[Command] = &[
         (1, MANY),
         "reads the certificates of TLS again",
     ),
+    row(
+        "bget",
+        Shape::Get {
+            cas: false,
+            touch: false,
+        },
+        (2, MANY),
+        "get, by the name that it had once where values may be binary",
+    ),
 ];
 
 /// Which row may have a verb, by its first two bytes, its last one and its length.

@@ -8,7 +8,7 @@ use scrubjay_cache::{
     StoreOutcome, Upload,
 };
 use scrubjay_net::{Handled, Next, Output};
-use scrubjay_protocol::command::{Insides, Shape, StoreVerb};
+use scrubjay_protocol::command::{self, Insides, Shape, StoreVerb};
 use scrubjay_protocol::limits::{KEY_LEN_MAX, LINE_LEN_MAX};
 use scrubjay_protocol::meta::{GET, Refused};
 use scrubjay_protocol::reply::{self, Words};
@@ -345,9 +345,9 @@ fn handle_long_line(
     let start = &input[..LINE_LEN_MAX];
     let verb = next_token(start).map(|(verb, _)| verb);
     let request = verb.and_then(|verb| {
-        let gets = [&b"get"[..], b"gets", b"gat", b"gats"];
+        let command = command::find(verb)?;
         // A `gat` has its exptime at the start of the line, too.
-        gets.contains(&verb).then(|| parse(&start[..start.len() - 1]))
+        matches!(command.shape, Shape::Get { .. }).then(|| parse(&start[..start.len() - 1]))
     });
     let request = request.map(|parsed| match parsed.request {
         Ok(request) => context

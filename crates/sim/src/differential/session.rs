@@ -101,6 +101,10 @@ impl Request {
         lens.sum::<usize>() > len
     }
 
+    fn has_cas(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Cas { .. }))
+    }
+
     /// Whether it is arithmetic. While a reply with an item's value waits to be sent, memcached makes a new item instead of
     /// changing that one in place, and then neither pads the number nor keeps the lease; so replies are awaited first.
     pub fn counts(&self) -> bool {
@@ -144,7 +148,8 @@ impl Request {
         // reads the body as requests. Here it is swallowed.
         let has_new_flags =
             bytes.starts_with(b"m") && bytes.windows(2).any(|pair| matches!(pair, b" E" | b" x"));
-        let has_huge_body = bytes.first() == Some(&0x80) && bytes.get(8).is_some_and(|byte| *byte >= 0x80);
+        // Where less than the length is left, the next request tells it.
+        let has_huge_body = bytes.first() == Some(&0x80) && bytes.get(8).is_none_or(|byte| *byte >= 0x80);
         // The next request's words are this one's then, and one of them may be the flag `b`.
         let has_no_end = before.starts_with(b"m") && !bytes.ends_with(b"\n");
         if has_new_flags || has_huge_body || has_no_end {
@@ -242,8 +247,9 @@ impl Session {
             broken.retain(|request| !request.counts());
             let mut is_after_mutated = false;
             broken.retain_mut(|request| {
-                // What is left of a long value is a line then, and how long one may be depends on how its bytes arrive.
-                if is_after_mutated && request.is_longer_than(LINE_LEN_MAX) {
+                // What is left of a long value is a line then, and how long one may be depends on how its bytes arrive. And each
+                // server has its own CAS numbers, which may be part of a key then.
+                if is_after_mutated && (request.is_longer_than(LINE_LEN_MAX) || request.has_cas()) {
                     return false;
                 }
                 if random.random_ratio(2, 3) {

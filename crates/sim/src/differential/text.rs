@@ -246,7 +246,7 @@ fn cas(random: &mut StdRng) -> Request {
 }
 
 fn retrieval(random: &mut StdRng) -> Request {
-    let mut text = (*pick(random, &["get", "gets", "gets"])).to_owned();
+    let mut text = (*pick(random, &["get", "gets", "gets", "bget"])).to_owned();
     let many = random.random_ratio(1, 30);
     for _ in 0..random.random_range(1..if many { 60 } else { 4 }) {
         text.push_str(if random.random_ratio(1, 4) { "  " } else { " " });
