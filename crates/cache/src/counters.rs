@@ -5,6 +5,10 @@
 pub struct Counters {
     /// Look-ups.
     pub reads: u64,
+    /// Of these: those that found what had expired and had not been removed yet, which takes some seconds at most.
+    pub expired_misses: u64,
+    /// The same of what a flush had made unreadable.
+    pub flushed_misses: u64,
     /// Items that were there when the cache was opened.
     pub found: u64,
     /// Items created: every publish of a new item, also by incr, append and vivify (`total_items`).

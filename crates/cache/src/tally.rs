@@ -18,6 +18,9 @@ pub(crate) struct Tally {
     pub(crate) reads: Count,
     /// Of these: those that found nothing.
     pub(crate) misses: Count,
+    /// Of these: those that found what had expired, or fallen to a flush, and had not been removed yet.
+    expired_misses: Count,
+    flushed_misses: Count,
     pub(crate) created: Count,
     /// Bytes of the items created, with all their pieces, and of those removed.
     pub(crate) created_bytes: Count,
@@ -55,6 +58,17 @@ impl Tally {
         &self.removed[cause as usize]
     }
 
+    /// A look-up found nothing, or what had died of this.
+    #[inline]
+    pub(crate) fn note_miss(&self, death: Option<Cause>) {
+        self.misses.add(1);
+        match death {
+            None => {}
+            Some(Cause::Expired) => self.expired_misses.add(1),
+            Some(_) => self.flushed_misses.add(1),
+        }
+    }
+
     /// What another process left is there from the start. Nothing else was counted here yet.
     pub(crate) fn begin_with(&self, found: &Saved) {
         self.found.add(found.items);
@@ -83,6 +97,8 @@ impl Tally {
     pub(crate) fn add_to(&self, sum: &mut Counters) {
         let removed = |cause| self.removed(cause).get();
         sum.reads += self.reads.get();
+        sum.expired_misses += self.expired_misses.get();
+        sum.flushed_misses += self.flushed_misses.get();
         sum.found += self.found.get();
         sum.created += self.created.get();
         sum.removed = Removals {

@@ -82,20 +82,23 @@ const PAGES_PER_LOOK: usize = 1;
 const INDEX_WAITS_MAX: usize = 20_000;
 
 impl Cache {
-    /// A consistent snapshot of the live item under `key`.
+    /// A consistent snapshot of the live item under `key`, or what one died of that nobody has noticed.
     #[inline]
-    fn look(&self, hash: KeyHash, key: &[u8]) -> Option<(Found<'_>, Header)> {
+    fn look(&self, hash: KeyHash, key: &[u8]) -> Result<(Found<'_>, Header), Option<Cause>> {
         loop {
-            let found = self.index.find(&self.heap, hash, key)?;
+            let found = self.index.find(&self.heap, hash, key).ok_or(None)?;
             let header = found.item.header();
             // Asked before it is known that the slot was still there: once a flush is worked off, nobody can tell any more
             // that an item of that time was flushed.
             // For the time it is the other way round: by one from before, an item that came later could be dead to others.
-            let dead = self.death(found.location, header.deadline, self.tick()).is_some();
+            let death = self.death(found.location, header.deadline, self.tick());
             if !found.unchanged() {
                 continue;
             }
-            return (!dead).then_some((found, header));
+            return match death {
+                None => Ok((found, header)),
+                cause => Err(cause),
+            };
         }
     }
 }
@@ -174,10 +177,11 @@ impl Worker {
         }
         let hash = cache.index.hash(get.key);
         cache.tally(self.member.index).reads.add(1);
-        let seen = cache.look(hash, get.key);
-        if seen.is_none() {
-            cache.tally(self.member.index).misses.add(1);
+        let looked = cache.look(hash, get.key);
+        if let Err(death) = looked {
+            cache.tally(self.member.index).note_miss(death);
         }
+        let seen = looked.ok();
         cache.eviction.note(hash, self.tick(), || {
             let size = |item: ItemRef<'_>| cache.whole_len(item) as u32;
             Event::Read(
@@ -221,7 +225,7 @@ impl Worker {
 
     /// A consistent snapshot of the live item under `key`.
     pub(crate) fn look(&self, hash: KeyHash, key: &[u8]) -> Option<(Found<'_>, Header)> {
-        self.member.cache.look(hash, key)
+        self.member.cache.look(hash, key).ok()
     }
 
     /// Whether this caller should be the one who refills the item.
@@ -706,6 +710,37 @@ mod tests {
         drop(workers);
         let alone = Arc::get_mut(cache).expect("the workers are gone");
         alone.heap.bytes().to_vec()
+    }
+
+    #[test]
+    fn misses_for_what_has_died_and_is_still_there_are_counted_by_why() {
+        let cache = Cache::new(Config::new(8 << 20)).expect("memory");
+        let mut worker = cache.worker();
+        let mut misses = |millis: u64, flushes: bool| {
+            worker.begin_turn(Now::from_millis(millis));
+            if flushes {
+                worker.flush_all(0);
+            }
+            for key in [b"dies", b"live"] {
+                worker.get(&Get::key(key));
+            }
+            let counters = cache.counters();
+            (counters.reads, counters.expired_misses, counters.flushed_misses)
+        };
+        let mut other = cache.worker();
+        other.begin_turn(Now::from_millis(0));
+        for (key, exptime) in [(b"dies", 1), (b"live", 0)] {
+            let store = Store::set(key, Body::Bytes(b"value"));
+            other.store(Store { exptime, ..store });
+        }
+        assert_eq!(misses(500, false), (2, 0, 0));
+        assert_eq!(misses(1500, false), (4, 1, 0));
+        assert_eq!(misses(1600, true), (6, 2, 1));
+        drop(other);
+        for millis in (2000..6000).step_by(250) {
+            while cache.maintain(Now::from_millis(millis)) {}
+        }
+        assert_eq!(misses(6000, false), (8, 2, 1), "nothing is left of them");
     }
 
     #[test]

@@ -185,6 +185,8 @@ impl<'a> Reading<'a> {
         let mut cache = shared.cache.counters();
         cache.created -= baseline.cache.created;
         cache.removed = cache.removed.since(&baseline.cache.removed);
+        cache.expired_misses -= baseline.cache.expired_misses;
+        cache.flushed_misses -= baseline.cache.flushed_misses;
         cache.evicted_unfetched -= baseline.cache.evicted_unfetched;
         cache.expired_unfetched -= baseline.cache.expired_unfetched;
         Reading {
@@ -291,8 +293,8 @@ const GENERAL: &[(&str, Source)] = &[
     ("cmd_meta", Count(Counter::CmdMeta)),
     ("get_hits", Count(Counter::GetHits)),
     ("get_misses", Count(Counter::GetMisses)),
-    ("get_expired", Always("0")),
-    ("get_flushed", Always("0")),
+    ("get_expired", Number(|reading| reading.cache.expired_misses)),
+    ("get_flushed", Number(|reading| reading.cache.flushed_misses)),
     ("delete_misses", Count(Counter::DeleteMisses)),
     ("delete_hits", Count(Counter::DeleteHits)),
     ("incr_misses", Count(Counter::IncrMisses)),

@@ -16,14 +16,6 @@ const REASONS: &[(&str, &str)] = &[
     ("pointer_size", "64-bit systems only"),
     ("response_obj_", "replies are bytes in a buffer, not objects"),
     ("read_buf_", "input is read into the worker's buffer"),
-    (
-        "get_expired",
-        "a miss is counted in `get_misses` whatever its cause",
-    ),
-    (
-        "get_flushed",
-        "a miss is counted in `get_misses` whatever its cause",
-    ),
     ("slab", "there are no slab classes"),
     ("lru", "there are no LRU lists and no crawler"),
     ("crawler_", "there are no LRU lists and no crawler"),

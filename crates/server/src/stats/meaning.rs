@@ -64,6 +64,17 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "get_misses",
         "look-ups that did not, whatever the reason; `scrubjay why KEY` tells it for one key",
     ),
+    (
+        "stats",
+        "get_expired",
+        "of the misses, those for an item that had expired and was not removed yet, which takes 2 s at most; memcached, which waits for a \
+         reader, counts most of them here",
+    ),
+    (
+        "stats",
+        "get_flushed",
+        "of the misses, those for an item that `flush_all` had made unreadable and that was not removed yet",
+    ),
     ("stats", "delete_misses", "deletions of keys that were not there"),
     ("stats", "delete_hits", "deletions that removed an item"),
     ("stats", "incr_misses", "incr of keys that were not there"),
