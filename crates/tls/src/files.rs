@@ -83,13 +83,35 @@ pub(crate) fn read_key(
 ) -> Result<PrivateKeyDer<'static>, CannotLoad> {
     let bytes = read(option, path)?;
     match format {
-        KeyFormat::Pem => PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
-            let advice = "give a private key in PEM form, without a password (openssl pkey takes it away)";
-            cannot(option, path, format!("{error}; {advice}"))
-        }),
+        KeyFormat::Pem => {
+            let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
+                let advice =
+                    "give a private key in PEM form, without a password (openssl pkey takes it away)";
+                cannot(option, path, format!("{error}; {advice}"))
+            })?;
+            // Some tools write one kind of key under the name of another, which OpenSSL lets pass: the bytes tell.
+            Ok(PrivateKeyDer::try_from(key.secret_der().to_vec()).unwrap_or(key))
+        }
         KeyFormat::Der => PrivateKeyDer::try_from(bytes).map_err(|error| {
             let advice = "give a private key in DER form, or leave out ssl_keyformat for PEM";
             cannot(option, path, format!("{error}; {advice}"))
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KeyFormat, PrivateKeyDer, read_key};
+
+    #[test]
+    fn a_key_is_what_its_bytes_say_whatever_its_label_says() {
+        let pem = rcgen::KeyPair::generate().expect("a key").serialize_pem();
+        let path = std::env::temp_dir().join(format!("scrubjay-tls-key-{}.pem", std::process::id()));
+        for label in ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"] {
+            std::fs::write(&path, pem.replace("PRIVATE KEY", label)).expect("a file");
+            let key = read_key("ssl_key", &path, KeyFormat::Pem).expect("a key");
+            assert!(matches!(key, PrivateKeyDer::Pkcs8(_)), "{label}");
+        }
+        std::fs::remove_file(&path).expect("it is there");
     }
 }
