@@ -264,7 +264,7 @@ pub struct Delete<'a> {
     pub invalidate: bool,
     /// `md T`: new exptime, with `invalidate` or `drop_value`.
     pub touch: Option<i64>,
-    /// `md x`: drop the value and client flags but keep the item.
+    /// `md x`: drop value, client flags, life and lease, but keep the item.
     pub drop_value: bool,
     /// CAS number for the changed item (`md E`).
     pub new_cas: Option<u64>,

@@ -677,7 +677,8 @@ impl Worker {
         }
     }
 
-    /// `md x`: an empty item without client flags takes the old one's place; with `I` it is stale and has a new number.
+    /// `md x`: an empty item that never expires unless a life is given takes the old one's place, with its CAS number but neither its
+    /// client flags nor its lease; with `I` it is stale and has a new number.
     pub(crate) fn drop_value(&self, delete: &Delete<'_>, hash: KeyHash) -> DeleteOutcome {
         loop {
             let Some((found, old)) = self.look(hash, delete.key) else {
@@ -689,17 +690,17 @@ impl Worker {
             }
             let new_number = delete.invalidate || delete.new_cas.is_some();
             let header = Header {
-                deadline: delete
-                    .touch
-                    .map_or(old.deadline, |exptime| self.deadline(exptime)),
+                deadline: self.deadline(delete.touch.unwrap_or(0)),
                 cas: if new_number {
                     self.member.cache().next_cas(delete.new_cas)
                 } else {
                     old.cas
                 },
                 flags: 0,
-                stale: old.stale || delete.invalidate,
-                win: old.win && !delete.invalidate,
+                stale: delete.invalidate,
+                win: false,
+                fetched: false,
+                last_access: self.turn().secs,
                 ..old
             };
             match self.write_joined(

@@ -183,14 +183,17 @@ impl Model {
         if delete.invalidate || delete.new_cas.is_some() {
             item.cas = self.next_cas(delete.new_cas);
         }
+        if delete.drop_value {
+            (item.value, item.flags) = (Vec::new(), 0);
+            (item.stale, item.win, item.fetched) = (false, false, false);
+            item.last_access = self.now.secs();
+            item.deadline = self.deadline(0);
+        }
         if let Some(exptime) = delete.touch {
             item.deadline = self.deadline(exptime);
         }
         if delete.invalidate {
             (item.stale, item.win) = (true, false);
-        }
-        if delete.drop_value {
-            (item.value, item.flags) = (Vec::new(), 0);
         }
         self.items.insert(delete.key.to_vec(), item);
         DeleteOutcome::Deleted
