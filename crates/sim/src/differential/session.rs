@@ -10,6 +10,9 @@ use crate::script::text::escape;
 /// 250 bytes, and memcached forgets the replies before that.
 const MUTATED_LEN_MAX: usize = 200;
 
+/// From here on memcached keeps values in chunks.
+const CHUNKED_LEN_MIN: usize = 512 << 10;
+
 /// Lines up to this long are answered however they arrive.
 const LINE_LEN_MAX: usize = 1000;
 
@@ -152,7 +155,8 @@ impl Request {
         let has_huge_body = bytes.first() == Some(&0x80) && bytes.get(8).is_none_or(|byte| *byte >= 0x80);
         // The next request's words are this one's then, and one of them may be the flag `b`.
         let has_no_end = before.starts_with(b"m") && !bytes.ends_with(b"\n");
-        if has_new_flags || has_huge_body || has_no_end {
+        let tells_insides = bytes.starts_with(b"me ");
+        if has_new_flags || has_huge_body || has_no_end || tells_insides {
             *bytes = before;
         }
         // memcached loses count of bytes in these when they have a body that they should not have.
@@ -262,6 +266,16 @@ impl Session {
                 broken.push(text::nonsense(random));
             }
             batches.push(broken);
+        }
+        // memcached keeps such values in chunks, and calls them no number before it looks at the CAS number.
+        if batches
+            .iter()
+            .flatten()
+            .any(|request| request.is_longer_than(CHUNKED_LEN_MIN))
+        {
+            for batch in &mut batches {
+                batch.retain(|request| !(request.counts() && request.has_cas()));
+            }
         }
         Session {
             protocol,
