@@ -4,10 +4,10 @@
 //! result; with one it returns a future of that loop at once.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use pyo3::exceptions::PyRuntimeError;
-use pyo3::types::{PyAnyMethods, PyDict, PyDictMethods, PyList, PyListMethods};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::types::{PyAnyMethods, PyDict, PyDictMethods, PyList, PyListMethods, PyTuple};
 use pyo3::{Bound, FromPyObject, Py, PyAny, PyResult, Python, intern, pyclass, pymethods};
 use scrubjay_client::config::{Config, parse_server};
 use scrubjay_client::near::Front;
@@ -26,7 +26,8 @@ use crate::values::{Choices, Encoding, Typed, Values};
 #[pyclass(subclass, frozen, weakref, module = "scrubjay._core")]
 #[derive(Debug)]
 pub(crate) struct Core {
-    shared: Arc<Shared>,
+    /// Set by [`Core::open`], once: a class that is made from this one's may have an `__init__` of its own, with other arguments.
+    shared: OnceLock<Arc<Shared>>,
     completions: Option<Completions>,
 }
 
@@ -48,7 +49,7 @@ impl Deref for Core {
     type Target = Shared;
 
     fn deref(&self) -> &Shared {
-        &self.shared
+        self.opened()
     }
 }
 
@@ -79,6 +80,16 @@ struct Storing<'a, 'py> {
 }
 
 impl Core {
+    /// What all calls but [`Core::open`] need.
+    ///
+    /// # Panics
+    /// If it was not opened, which becomes an exception.
+    fn opened(&self) -> &Arc<Shared> {
+        self.shared
+            .get()
+            .expect("the client was not made: call super().__init__() with its servers first")
+    }
+
     fn front(&self, py: Python<'_>) -> PyResult<Front> {
         let there = || self.front.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(front) = &*there() {
@@ -273,9 +284,19 @@ impl Core {
 
 #[pymethods]
 impl Core {
+    /// One that is to be opened, whatever a subclass is made from.
     #[new]
-    #[pyo3(signature = (settings))]
-    fn new(py: Python<'_>, settings: Settings) -> PyResult<Core> {
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Core {
+        Core {
+            shared: OnceLock::new(),
+            completions: None,
+        }
+    }
+
+    /// Makes it a client of these servers; once.
+    #[pyo3(name = "_open")]
+    fn open(&self, py: Python<'_>, settings: Settings) -> PyResult<()> {
         let servers = settings.servers.iter().map(|text| parse_server(text));
         let servers = servers
             .collect::<Result<Vec<_>, _>>()
@@ -313,17 +334,16 @@ impl Core {
             },
             quiet: settings.default_noreply,
         };
-        Ok(Core {
-            shared: Arc::new(shared),
-            completions: None,
-        })
+        self.shared
+            .set(Arc::new(shared))
+            .map_err(|_| PyValueError::new_err("the client was made already: __init__ may be called once"))
     }
 
     /// The same for an event loop whose `create_future` this is, or for those who wait: connections and copies are shared.
     #[pyo3(signature = (create_future=None))]
     fn bound(&self, create_future: Option<Py<PyAny>>) -> PyResult<Core> {
         Ok(Core {
-            shared: Arc::clone(&self.shared),
+            shared: OnceLock::from(Arc::clone(self.opened())),
             completions: create_future.map(Completions::new).transpose()?,
         })
     }

@@ -364,3 +364,19 @@ def test_what_was_deleted_meanwhile_is_not_stored(client, key):
 
     assert client.get_or_compute(key, compute) == b"old"
     assert client.get(key) is None
+
+
+@pytest.mark.parametrize("base", [Client, PooledClient, HashClient])
+def test_a_class_of_ones_own_may_be_made_from_other_things(base, server, key):
+    class Own(base):
+        def __init__(self, port, team):
+            place = ("127.0.0.1", port)
+            super().__init__([place] if base is HashClient else place, key_prefix=team, default_noreply=False)
+            self.team = team
+
+    port = int(server.name.rsplit(":", 1)[1])
+    with Own(port, team=b"blue:") as own:
+        assert own.set(key, b"1") and own.team == b"blue:"
+        with pytest.raises(ValueError, match="once"):
+            own.__init__(port, team=b"red:")
+        assert own.get(key) == b"1"

@@ -74,7 +74,8 @@ class Client:
             options=options,
         )
         # What is wrong with the options is told here, not at the first call.
-        self._origin = Core(made)
+        self._origin = Core()
+        self._origin._open(made)
         self._is_near = self._origin.near_cache_counts() is not None
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._bound: Optional[Core] = None

@@ -37,8 +37,8 @@ class Client(Core):
     _admin: _admin.Admin
     _is_near: bool
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         server: _settings.Servers,
         serde: Optional[_settings.Serde] = None,
         serializer: Optional[Callable[[Any, Any], Any]] = None,
@@ -63,7 +63,7 @@ class Client(Core):
         dictionary: Optional[bytes] = None,
         pickle: Union[bool, str] = False,
         **options: Any,
-    ) -> "Client":
+    ) -> None:
         if tls_context is not None:
             raise ValueError("tls_context: this client does not encrypt; leave it out, or connect through a proxy that does")
         if socket_keepalive is not None and not isinstance(socket_keepalive, KeepaliveOpts):
@@ -79,7 +79,7 @@ class Client(Core):
             default_noreply=default_noreply,
             allow_unicode_keys=allow_unicode_keys,
             encoding=encoding,
-            raised=cls._raised(ignore_exc),
+            raised=self._raised(ignore_exc),
             profile=profile,
             format=format,
             compression=compression,
@@ -89,11 +89,10 @@ class Client(Core):
             pickle=pickle,
             options=options,
         )
-        self = super().__new__(cls, made)
+        self._open(made)
         # A core of its own: one that it shared with would keep itself alive.
         self._admin = _admin.Admin(self.bound(), timeout)
         self._is_near = self.near_cache_counts() is not None
-        return self
 
     @staticmethod
     def _raised(ignore_exc: bool) -> str:
@@ -187,24 +186,24 @@ class Client(Core):
 class PooledClient(Client):
     """pymemcache's client for many threads. Every client here is one; the size of the pool has no effect."""
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         server: _settings.Servers,
         *args: Any,
         max_pool_size: Optional[int] = None,
         pool_idle_timeout: int = 0,
         lock_generator: Any = None,
         **kwargs: Any,
-    ) -> "PooledClient":
+    ) -> None:
         kwargs.update(_settings.idle(pool_idle_timeout))
-        return super().__new__(cls, server, *args, **kwargs)  # type: ignore[return-value]
+        super().__init__(server, *args, **kwargs)
 
 
 class HashClient(Client):
     """pymemcache's client for many servers. Keys are where its own default puts them, unless ``scheme`` says otherwise."""
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         servers: Iterable[_settings.Server],
         hasher: Any = None,
         *args: Any,
@@ -216,14 +215,14 @@ class HashClient(Client):
         pool_idle_timeout: int = 0,
         lock_generator: Any = None,
         **kwargs: Any,
-    ) -> "HashClient":
+    ) -> None:
         if hasher is not None:
             raise ValueError("hasher: placement is the core's; name a scheme instead, see docs/client/placement.md")
         kwargs.update(_settings.idle(pool_idle_timeout))
         kwargs.setdefault("scheme", "pymemcache")
         kwargs.setdefault("failure_limit", max(1, retry_attempts))
         kwargs.setdefault("retry_interval_ms", _settings.millis("retry_timeout", retry_timeout or 0.001))
-        return super().__new__(cls, servers, *args, **kwargs)  # type: ignore[return-value]
+        super().__init__(servers, *args, **kwargs)
 
     @staticmethod
     def _raised(ignore_exc: bool) -> str:
