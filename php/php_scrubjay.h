@@ -44,6 +44,7 @@ ZEND_BEGIN_MODULE_GLOBALS(scrubjay)
     zend_long compression_threshold;
     zend_long default_connect_timeout;
     bool default_consistent_hash;
+    bool default_binary_protocol;
     struct {
         bool locking;
         zend_long lock_wait_min;
@@ -116,6 +117,7 @@ enum {
     SJX_OPT_CONNECT_TIMEOUT = 14,
     SJX_OPT_RETRY_TIMEOUT = 15,
     SJX_OPT_LIBKETAMA_COMPATIBLE = 16,
+    SJX_OPT_BINARY_PROTOCOL = 18,
     SJX_OPT_SEND_TIMEOUT = 19,
     SJX_OPT_RECV_TIMEOUT = 20,
     SJX_OPT_SERVER_FAILURE_LIMIT = 21,
@@ -170,6 +172,7 @@ typedef struct {
 
 typedef struct {
     bool persistent;
+    bool unmade;  /* the callback that was to set it up threw: whoever asks for it next sets it up anew */
     size_t server_count;
     sjx_server *servers;
     size_t bucket_count;
@@ -194,13 +197,17 @@ static inline sjx_object *sjx_from(zend_object *object)
 {
     return (sjx_object *)((char *)object - XtOffsetOf(sjx_object, std));
 }
-#define SJX_THIS() sjx_from(Z_OBJ_P(ZEND_THIS))
+/* The object of a method; a subclass whose constructor did not call ours gets an Error, whatever the method does besides. */
+#define SJX_THIS() sjx_constructed(Z_OBJ_P(ZEND_THIS))
+sjx_object *sjx_constructed(zend_object *object);
 
 /* client.c */
 sjx_pool *sjx_pool_new(bool persistent, bool drop_in);
 void sjx_pool_free(sjx_pool *pool);
 bool sjx_pool_add(sjx_pool *pool, const char *host, zend_long port, zend_long weight);
 void sjx_pool_reset(sjx_pool *pool);
+/* As it was when it was new. */
+void sjx_pool_renew(sjx_pool *pool, bool drop_in);
 /* The pool of an id, made if there is none. */
 sjx_pool *sjx_pool_persistent(zend_string *id, bool drop_in, bool *made);
 /* The client is made anew before the next call. */

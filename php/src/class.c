@@ -74,6 +74,16 @@ void sjx_register_classes(int module_number)
 
 /* ---- Construction ---- */
 
+sjx_object *sjx_constructed(zend_object *std)
+{
+    sjx_object *object = sjx_from(std);
+    if (UNEXPECTED(!object->constructed)) {
+        const char *class = is_drop_in(std->ce) ? "Memcached" : "Scrubjay";
+        zend_throw_error(NULL, "%s constructor was not called", class);
+    }
+    return object;
+}
+
 /* The pool of an id, made if there is none. */
 sjx_pool *sjx_pool_persistent(zend_string *id, bool drop_in, bool *made)
 {
@@ -83,6 +93,9 @@ sjx_pool *sjx_pool_persistent(zend_string *id, bool drop_in, bool *made)
     sjx_pool *pool = *made ? sjx_pool_new(true, drop_in) : found->ptr;
     if (*made) {
         zend_register_persistent_resource(ZSTR_VAL(name), ZSTR_LEN(name), pool, persistent_type);
+    } else if (pool->unmade) {
+        sjx_pool_renew(pool, drop_in);
+        *made = true;
     }
     zend_string_release(name);
     return pool;
@@ -131,7 +144,7 @@ ZEND_METHOD(Scrubjay, __construct)
     zend_string *id = NULL, *text = NULL;
     zend_fcall_info info = empty_fcall_info;
     zend_fcall_info_cache cache = empty_fcall_info_cache;
-    sjx_object *object = SJX_THIS();
+    sjx_object *object = sjx_from(Z_OBJ_P(ZEND_THIS));
     ZEND_PARSE_PARAMETERS_START(0, 3)
         Z_PARAM_OPTIONAL
         Z_PARAM_STR_OR_NULL(id)
@@ -152,6 +165,7 @@ ZEND_METHOD(Scrubjay, __construct)
         return;
     }
     if (text != NULL && ZSTR_LEN(text) > 0 && !connect_by_text(object->pool, text)) {
+        object->pool->unmade = true;
         zend_throw_exception_ex(drop_in ? sjx_memcached_exception_ce : sjx_exception_ce, 0,
                                 "the configuration \"%s\" is not understood: give --SERVER=HOST:PORT, and options by setOption",
                                 ZSTR_VAL(text));
@@ -159,6 +173,7 @@ ZEND_METHOD(Scrubjay, __construct)
     }
     if (ZEND_FCI_INITIALIZED(info)) {
         call_back(&info, &cache, ZEND_THIS, id);
+        object->pool->unmade = EG(exception) != NULL;
     }
 }
 

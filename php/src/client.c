@@ -49,13 +49,28 @@ void sjx_pool_reset(sjx_pool *pool)
     pool->server_count = 0;
 }
 
-void sjx_pool_free(sjx_pool *pool)
+/* Frees what it refers to. */
+static void empty(sjx_pool *pool)
 {
     sjx_pool_reset(pool);
     if (pool->buckets != NULL) {
         pefree(pool->buckets, 1);
     }
     sjx_settings_free(&pool->settings);
+}
+
+void sjx_pool_renew(sjx_pool *pool, bool drop_in)
+{
+    bool persistent = pool->persistent;
+    empty(pool);
+    memset(pool, 0, sizeof *pool);
+    pool->persistent = persistent;
+    sjx_settings_init(&pool->settings, drop_in);
+}
+
+void sjx_pool_free(sjx_pool *pool)
+{
+    empty(pool);
     pefree(pool, 1);
 }
 

@@ -6,33 +6,59 @@
 
 ZEND_DECLARE_MODULE_GLOBALS(scrubjay)
 
+/* The class Memcached, where it is ours, also goes by what php.ini says to php-memcached. What that does not say is left to our own
+ * settings: an entry changes nothing while it is registered unless php.ini has it. */
+static bool is_told(const zend_ini_entry *entry, int stage)
+{
+    return stage != ZEND_INI_STAGE_STARTUP || cfg_get_entry_ex(entry->name) != NULL;
+}
+
+#define FOLLOW(change) \
+    static ZEND_INI_MH(told_##change) \
+    { \
+        return is_told(entry, stage) ? change(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage) : SUCCESS; \
+    }
+FOLLOW(OnUpdateBool)
+FOLLOW(OnUpdateString)
+FOLLOW(OnUpdateReal)
+FOLLOW(OnUpdateLongGEZero)
+
 #define ENTRY(name, initial, change, field) \
-    STD_PHP_INI_ENTRY("scrubjay." name, initial, PHP_INI_ALL, change, field, zend_scrubjay_globals, scrubjay_globals)
-#define TRUTH(name, initial, where, field) \
-    STD_PHP_INI_BOOLEAN("scrubjay." name, initial, where, OnUpdateBool, field, zend_scrubjay_globals, scrubjay_globals)
+    STD_PHP_INI_ENTRY(name, initial, PHP_INI_ALL, change, field, zend_scrubjay_globals, scrubjay_globals)
+#define TRUTH(name, initial, where, change, field) \
+    STD_PHP_INI_BOOLEAN(name, initial, where, change, field, zend_scrubjay_globals, scrubjay_globals)
+
+/* What both extensions have, under a prefix of names, and with one of handlers. */
+#define SETTINGS(of, told) \
+    ENTRY(of "serializer", "", told##OnUpdateString, serializer) \
+    ENTRY(of "compression_type", "", told##OnUpdateString, compression_type) \
+    ENTRY(of "compression_factor", "1.3", told##OnUpdateReal, compression_factor) \
+    ENTRY(of "compression_threshold", "2000", told##OnUpdateLongGEZero, compression_threshold) \
+    ENTRY(of "default_connect_timeout", "0", told##OnUpdateLongGEZero, default_connect_timeout) \
+    TRUTH(of "default_consistent_hash", "0", PHP_INI_ALL, told##OnUpdateBool, default_consistent_hash) \
+    TRUTH(of "default_binary_protocol", "0", PHP_INI_ALL, told##OnUpdateBool, default_binary_protocol) \
+    TRUTH(of "sess_locking", "1", PHP_INI_ALL, told##OnUpdateBool, session.locking) \
+    ENTRY(of "sess_lock_wait_min", "150", told##OnUpdateLongGEZero, session.lock_wait_min) \
+    ENTRY(of "sess_lock_wait_max", "150", told##OnUpdateLongGEZero, session.lock_wait_max) \
+    ENTRY(of "sess_lock_retries", "5", told##OnUpdateLongGEZero, session.lock_retries) \
+    ENTRY(of "sess_lock_expire", "0", told##OnUpdateLongGEZero, session.lock_expire) \
+    TRUTH(of "sess_persistent", "1", PHP_INI_ALL, told##OnUpdateBool, session.persistent) \
+    TRUTH(of "sess_consistent_hash", "1", PHP_INI_ALL, told##OnUpdateBool, session.consistent_hash) \
+    ENTRY(of "sess_consistent_hash_type", "ketama", told##OnUpdateString, session.consistent_hash_type) \
+    ENTRY(of "sess_connect_timeout", "0", told##OnUpdateLongGEZero, session.connect_timeout) \
+    ENTRY(of "sess_server_failure_limit", "0", told##OnUpdateLongGEZero, session.server_failure_limit) \
+    TRUTH(of "sess_remove_failed_servers", "0", PHP_INI_ALL, told##OnUpdateBool, session.remove_failed_servers) \
+    ENTRY(of "sess_prefix", "memc.sess.key.", told##OnUpdateString, session.prefix) \
+    ENTRY(of "sess_sasl_username", "", told##OnUpdateString, session.sasl_username) \
+    ENTRY(of "sess_sasl_password", "", told##OnUpdateString, session.sasl_password)
 
 PHP_INI_BEGIN()
-    TRUTH("replace_memcached", "0", PHP_INI_SYSTEM, replace_memcached)
-    ENTRY("serializer", "", OnUpdateString, serializer)
-    ENTRY("compression_type", "", OnUpdateString, compression_type)
-    ENTRY("compression_factor", "1.3", OnUpdateReal, compression_factor)
-    ENTRY("compression_threshold", "2000", OnUpdateLongGEZero, compression_threshold)
-    ENTRY("default_connect_timeout", "0", OnUpdateLongGEZero, default_connect_timeout)
-    TRUTH("default_consistent_hash", "0", PHP_INI_ALL, default_consistent_hash)
-    TRUTH("sess_locking", "1", PHP_INI_ALL, session.locking)
-    ENTRY("sess_lock_wait_min", "150", OnUpdateLongGEZero, session.lock_wait_min)
-    ENTRY("sess_lock_wait_max", "150", OnUpdateLongGEZero, session.lock_wait_max)
-    ENTRY("sess_lock_retries", "5", OnUpdateLongGEZero, session.lock_retries)
-    ENTRY("sess_lock_expire", "0", OnUpdateLongGEZero, session.lock_expire)
-    TRUTH("sess_persistent", "1", PHP_INI_ALL, session.persistent)
-    TRUTH("sess_consistent_hash", "1", PHP_INI_ALL, session.consistent_hash)
-    ENTRY("sess_consistent_hash_type", "ketama", OnUpdateString, session.consistent_hash_type)
-    ENTRY("sess_connect_timeout", "0", OnUpdateLongGEZero, session.connect_timeout)
-    ENTRY("sess_server_failure_limit", "0", OnUpdateLongGEZero, session.server_failure_limit)
-    TRUTH("sess_remove_failed_servers", "0", PHP_INI_ALL, session.remove_failed_servers)
-    ENTRY("sess_prefix", "memc.sess.key.", OnUpdateString, session.prefix)
-    ENTRY("sess_sasl_username", "", OnUpdateString, session.sasl_username)
-    ENTRY("sess_sasl_password", "", OnUpdateString, session.sasl_password)
+    TRUTH("scrubjay.replace_memcached", "0", PHP_INI_SYSTEM, OnUpdateBool, replace_memcached)
+    SETTINGS("scrubjay.", )
+PHP_INI_END()
+
+static const zend_ini_entry_def MEMCACHED_ENTRIES[] = {
+    SETTINGS("memcached.", told_)
 PHP_INI_END()
 
 static PHP_GINIT_FUNCTION(scrubjay)
@@ -55,6 +81,7 @@ static PHP_MINIT_FUNCTION(scrubjay)
     sjx_session_register(sjx_memcached_ce != NULL);
     if (sjx_memcached_ce != NULL) {
         zend_register_internal_module(&memcached_module_entry);
+        zend_register_ini_entries(MEMCACHED_ENTRIES, module_number);
     }
     return SUCCESS;
 }

@@ -40,6 +40,7 @@ void sjx_settings_init(sjx_settings *settings, bool drop_in)
     settings->behavior[SJX_OPT_RETRY_TIMEOUT] = 2;
     settings->behavior[SJX_OPT_SERVER_FAILURE_LIMIT] = 5;
     settings->behavior[6] = 1;
+    settings->behavior[SJX_OPT_BINARY_PROTOCOL] = SJX_G(default_binary_protocol);
     if (SJX_G(default_consistent_hash)) {
         settings->behavior[SJX_OPT_DISTRIBUTION] = SJX_DISTRIBUTION_CONSISTENT;
     }
