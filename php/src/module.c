@@ -6,17 +6,24 @@
 
 ZEND_DECLARE_MODULE_GLOBALS(scrubjay)
 
-/* The class Memcached, where it is ours, also goes by what php.ini says to php-memcached. What that does not say is left to our own
- * settings: an entry changes nothing while it is registered unless php.ini has it. */
-static bool is_told(const zend_ini_entry *entry, int stage)
+/* The class Memcached, where it is ours, also goes by what php.ini says to php-memcached. What that does not say is as our own setting
+ * of the rest of the name has it: while the entry is registered, and when a program's value is taken back. */
+static zend_string *told(const zend_ini_entry *entry, zend_string *value, int stage)
 {
-    return stage != ZEND_INI_STAGE_STARTUP || cfg_get_entry_ex(entry->name) != NULL;
+    bool is_default = stage == ZEND_INI_STAGE_STARTUP || value == entry->orig_value;
+    if (!is_default || cfg_get_entry_ex(entry->name) != NULL) {
+        return value;
+    }
+    zend_string *name = zend_strpprintf(0, "scrubjay%s", strchr(ZSTR_VAL(entry->name), '.'));
+    const zend_ini_entry *own = zend_hash_find_ptr(EG(ini_directives), name);
+    zend_string_release(name);
+    return own == NULL ? value : own->value;
 }
 
 #define FOLLOW(change) \
     static ZEND_INI_MH(told_##change) \
     { \
-        return is_told(entry, stage) ? change(entry, new_value, mh_arg1, mh_arg2, mh_arg3, stage) : SUCCESS; \
+        return change(entry, told(entry, new_value, stage), mh_arg1, mh_arg2, mh_arg3, stage); \
     }
 FOLLOW(OnUpdateBool)
 FOLLOW(OnUpdateString)
