@@ -22,7 +22,7 @@ use self::transcript::{Token, differs, starts_with, tokens};
 use crate::server::{Connection, PATIENCE, Server};
 
 /// Lengths of values that go where numbers go, under the keys of sessions, in memcached.
-const FILLER_LENS: Range<usize> = 1..80;
+const FILLER_LENS: Range<usize> = 1..400;
 
 /// Two servers that should answer the same.
 #[derive(Debug)]

@@ -156,7 +156,9 @@ impl Request {
         // The next request's words are this one's then, and one of them may be the flag `b`.
         let has_no_end = before.starts_with(b"m") && !bytes.ends_with(b"\n");
         let tells_insides = bytes.starts_with(b"me ");
-        if has_new_flags || has_huge_body || has_no_end || tells_insides {
+        // What a life is where `t` has come to stand before `N`, and whether what is dead at once is there to be won.
+        let vivifies = bytes.starts_with(b"mg ") && bytes.windows(2).any(|pair| pair == b" N");
+        if has_new_flags || has_huge_body || has_no_end || tells_insides || vivifies {
             *bytes = before;
         }
         // memcached loses count of bytes in these when they have a body that they should not have.
