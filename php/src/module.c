@@ -36,28 +36,28 @@ FOLLOW(OnUpdateLongGEZero)
     STD_PHP_INI_BOOLEAN(name, initial, where, change, field, zend_scrubjay_globals, scrubjay_globals)
 
 /* What both extensions have, under a prefix of names, and with one of handlers. */
-#define SETTINGS(of, told) \
-    ENTRY(of "serializer", "", told##OnUpdateString, serializer) \
-    ENTRY(of "compression_type", "", told##OnUpdateString, compression_type) \
-    ENTRY(of "compression_factor", "1.3", told##OnUpdateReal, compression_factor) \
-    ENTRY(of "compression_threshold", "2000", told##OnUpdateLongGEZero, compression_threshold) \
-    ENTRY(of "default_connect_timeout", "0", told##OnUpdateLongGEZero, default_connect_timeout) \
-    TRUTH(of "default_consistent_hash", "0", PHP_INI_ALL, told##OnUpdateBool, default_consistent_hash) \
-    TRUTH(of "default_binary_protocol", "0", PHP_INI_ALL, told##OnUpdateBool, default_binary_protocol) \
-    TRUTH(of "sess_locking", "1", PHP_INI_ALL, told##OnUpdateBool, session.locking) \
-    ENTRY(of "sess_lock_wait_min", "150", told##OnUpdateLongGEZero, session.lock_wait_min) \
-    ENTRY(of "sess_lock_wait_max", "150", told##OnUpdateLongGEZero, session.lock_wait_max) \
-    ENTRY(of "sess_lock_retries", "5", told##OnUpdateLongGEZero, session.lock_retries) \
-    ENTRY(of "sess_lock_expire", "0", told##OnUpdateLongGEZero, session.lock_expire) \
-    TRUTH(of "sess_persistent", "1", PHP_INI_ALL, told##OnUpdateBool, session.persistent) \
-    TRUTH(of "sess_consistent_hash", "1", PHP_INI_ALL, told##OnUpdateBool, session.consistent_hash) \
-    ENTRY(of "sess_consistent_hash_type", "ketama", told##OnUpdateString, session.consistent_hash_type) \
-    ENTRY(of "sess_connect_timeout", "0", told##OnUpdateLongGEZero, session.connect_timeout) \
-    ENTRY(of "sess_server_failure_limit", "0", told##OnUpdateLongGEZero, session.server_failure_limit) \
-    TRUTH(of "sess_remove_failed_servers", "0", PHP_INI_ALL, told##OnUpdateBool, session.remove_failed_servers) \
-    ENTRY(of "sess_prefix", "memc.sess.key.", told##OnUpdateString, session.prefix) \
-    ENTRY(of "sess_sasl_username", "", told##OnUpdateString, session.sasl_username) \
-    ENTRY(of "sess_sasl_password", "", told##OnUpdateString, session.sasl_password)
+#define SETTINGS(of, by) \
+    ENTRY(of "serializer", "", by##OnUpdateString, serializer) \
+    ENTRY(of "compression_type", "", by##OnUpdateString, compression_type) \
+    ENTRY(of "compression_factor", "1.3", by##OnUpdateReal, compression_factor) \
+    ENTRY(of "compression_threshold", "2000", by##OnUpdateLongGEZero, compression_threshold) \
+    ENTRY(of "default_connect_timeout", "0", by##OnUpdateLongGEZero, default_connect_timeout) \
+    TRUTH(of "default_consistent_hash", "0", PHP_INI_ALL, by##OnUpdateBool, default_consistent_hash) \
+    TRUTH(of "default_binary_protocol", "0", PHP_INI_ALL, by##OnUpdateBool, default_binary_protocol) \
+    TRUTH(of "sess_locking", "1", PHP_INI_ALL, by##OnUpdateBool, session.locking) \
+    ENTRY(of "sess_lock_wait_min", "150", by##OnUpdateLongGEZero, session.lock_wait_min) \
+    ENTRY(of "sess_lock_wait_max", "150", by##OnUpdateLongGEZero, session.lock_wait_max) \
+    ENTRY(of "sess_lock_retries", "5", by##OnUpdateLongGEZero, session.lock_retries) \
+    ENTRY(of "sess_lock_expire", "0", by##OnUpdateLongGEZero, session.lock_expire) \
+    TRUTH(of "sess_persistent", "1", PHP_INI_ALL, by##OnUpdateBool, session.persistent) \
+    TRUTH(of "sess_consistent_hash", "1", PHP_INI_ALL, by##OnUpdateBool, session.consistent_hash) \
+    ENTRY(of "sess_consistent_hash_type", "ketama", by##OnUpdateString, session.consistent_hash_type) \
+    ENTRY(of "sess_connect_timeout", "0", by##OnUpdateLongGEZero, session.connect_timeout) \
+    ENTRY(of "sess_server_failure_limit", "0", by##OnUpdateLongGEZero, session.server_failure_limit) \
+    TRUTH(of "sess_remove_failed_servers", "0", PHP_INI_ALL, by##OnUpdateBool, session.remove_failed_servers) \
+    ENTRY(of "sess_prefix", "memc.sess.key.", by##OnUpdateString, session.prefix) \
+    ENTRY(of "sess_sasl_username", "", by##OnUpdateString, session.sasl_username) \
+    ENTRY(of "sess_sasl_password", "", by##OnUpdateString, session.sasl_password)
 
 PHP_INI_BEGIN()
     TRUTH("scrubjay.replace_memcached", "0", PHP_INI_SYSTEM, OnUpdateBool, replace_memcached)
