@@ -6,9 +6,7 @@ use std::collections::{HashMap, HashSet};
 #[cfg(shuttle)]
 use crate::api::Cause;
 use crate::cache::Cache;
-#[cfg(shuttle)]
-use crate::item::ItemRef;
-use crate::item::{NEVER, PIECE_HEADER, Piece};
+use crate::item::{ItemRef, NEVER, PIECE_HEADER, Piece};
 use crate::segment::{SegmentId, SegmentState, Walk};
 
 impl Cache {
@@ -167,10 +165,11 @@ impl Cache {
                         "a walk of segment {segment:?} ends at its end"
                     );
                     assert_eq!(
-                        Walk::new(&self.heap, segment).count(),
+                        Walk::of_all(&self.heap, segment).count(),
                         self.heap.walk(segment).count(),
                         "a walk of all parts of segment {segment:?} comes to all"
                     );
+                    self.audit_listings(segment);
                 }
             }
             in_use += 1;
@@ -179,6 +178,31 @@ impl Cache {
         assert!(
             used <= allowed.max(used),
             "segments used {used}, allowed {allowed}"
+        );
+    }
+
+    /// What is listed of a segment is there, and a walk beside it comes to the rest.
+    fn audit_listings(&self, segment: SegmentId) {
+        let heap = &self.heap;
+        let found = |item: ItemRef<'_>| (heap.aligned(item.len()), self.index.hash(item.key()));
+        let items: HashMap<u32, _> = heap
+            .walk(segment)
+            .filter(|(_, item)| !item.is_piece())
+            .map(|(location, item)| (heap.place_of(location).expect("in the heap").1, found(item)))
+            .collect();
+        let listings: Vec<_> = heap.listings(segment).collect();
+        assert!(listings.is_sorted_by_key(|listing| listing.start));
+        for listing in &listings {
+            assert_eq!(
+                items.get(&listing.start),
+                Some(&(listing.len as usize, listing.hash)),
+                "what lies where {listing:?} says"
+            );
+        }
+        assert_eq!(
+            Walk::of_unlisted(heap, segment).count() + listings.len(),
+            heap.walk(segment).count(),
+            "what is listed of segment {segment:?}, and what is not"
         );
     }
 }

@@ -410,10 +410,18 @@ impl Cache {
 
     /// Reserves room for an item at its place, reclaiming memory if there is none. The caller holds no item: while this
     /// waits, other segments are recycled.
-    pub(crate) fn reserve(&self, turn: &Turn<'_>, place: &Place, len: usize) -> Result<Room<'_>, Refusal> {
+    ///
+    /// `listed` is the hash of an item's key of which nobody knows yet but its reader's heat: see [`Heap::append`].
+    pub(crate) fn reserve(
+        &self,
+        turn: &Turn<'_>,
+        place: &Place,
+        len: usize,
+        listed: Option<KeyHash>,
+    ) -> Result<Room<'_>, Refusal> {
         let mut log = place.log;
         loop {
-            let full = match self.append(log, place, len) {
+            let full = match self.append(log, place, len, listed) {
                 Ok(room) => return Ok(room),
                 Err(full) => full,
             };
@@ -428,11 +436,12 @@ impl Cache {
         log: usize,
         place: &Place,
         len: usize,
+        listed: Option<KeyHash>,
     ) -> Result<Room<'_>, Option<SegmentId>> {
         let Some(segment) = self.pool.open_segment(log) else {
             return Err(None);
         };
-        match self.heap.append(segment, len) {
+        match self.heap.append(segment, len, listed) {
             Append::Room(room) => {
                 let header = self.heap.header(segment);
                 header.raise_deadline(place.deadline);
@@ -497,7 +506,7 @@ impl Cache {
     pub(crate) fn reserve_for_survivor(&self, place: &Place, len: usize) -> Option<Room<'_>> {
         let mut log = place.log;
         loop {
-            let full = match self.append(log, place, len) {
+            let full = match self.append(log, place, len, None) {
                 Ok(room) => return Some(room),
                 Err(full) => full,
             };
@@ -539,44 +548,54 @@ impl Cache {
     /// Inline so that a cause that is known beforehand decides there what is to be done.
     #[inline(always)]
     pub(crate) fn note_gone(&self, turn: &Turn<'_>, entry: &Entry<'_>, cause: Cause, bytes: u64) {
-        let (tally, item) = (turn.tally, entry.item);
+        let item = entry.item;
         let (state, deadline) = (item.state(), item.deadline());
-        tally.removed(cause).add(1);
-        tally.removed_bytes.add(bytes);
-        tally.sizes.note_left(&Left {
+        let left = Left {
             cause,
             bytes,
             expires: deadline != NEVER,
             fetched: state.fetched(),
-        });
+        };
+        let ttl = match cause {
+            Cause::Expired => Some(0),
+            _ => ttl_secs(deadline, turn.tick),
+        };
+        self.note_left(turn, entry, &left, ttl);
+        #[cfg(shuttle)]
+        self.note_evicted_key(item, cause);
+        if state.is_chained() {
+            for piece in item.pieces() {
+                self.count_dead(piece.location, PIECE_HEADER + piece.len, deadline);
+            }
+        }
+    }
+
+    /// Counts what left, in one piece or not, and notes why; the seconds that it had to live are `ttl`.
+    #[inline(always)]
+    pub(crate) fn note_left(&self, turn: &Turn<'_>, entry: &Entry<'_>, left: &Left, ttl: Option<u32>) {
+        let &Left { cause, bytes, .. } = left;
+        let tally = turn.tally;
+        tally.removed(cause).add(1);
+        tally.removed_bytes.add(bytes);
+        tally.sizes.note_left(left);
         // A key whose version was replaced is not gone.
         if !matches!(cause, Cause::Replaced | Cause::Invalidated) {
             let leaving = Leaving {
                 cause,
                 secs: turn.secs,
                 bytes,
-                ttl: match cause {
-                    Cause::Expired => Some(0),
-                    _ => ttl_secs(deadline, turn.tick),
-                },
+                ttl,
                 level: entry.heat.level(),
             };
             self.ledger.note(entry.hash, &leaving);
             self.show_evicted(turn, entry, cause);
         }
-        #[cfg(shuttle)]
-        self.note_evicted_key(item, cause);
-        if !state.fetched() {
+        if !left.fetched {
             tally.removed_unread_bytes.add(bytes);
             match cause {
                 Cause::Evicted | Cause::LimitLowered => tally.evicted_unfetched.add(1),
                 Cause::Expired => tally.expired_unfetched.add(1),
                 _ => {}
-            }
-        }
-        if state.is_chained() {
-            for piece in item.pieces() {
-                self.count_dead(piece.location, PIECE_HEADER + piece.len, deadline);
             }
         }
     }

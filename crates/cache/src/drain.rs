@@ -15,7 +15,8 @@ use crate::index::{Entry, HomePage, KeyHash, Locked};
 use crate::item::{Header, ItemRef, Kind, Outline, PIECE_HEADER, Piece, Room, ValueShape};
 use crate::line::{Heat, Location};
 use crate::reclaim::Reclaimer;
-use crate::segment::{SegmentHeader, SegmentId, SegmentState, Walk};
+use crate::segment::{Listing, SegmentHeader, SegmentId, SegmentState, Walk};
+use crate::sizes::Left;
 use crate::worker::Turn;
 
 /// Items ahead of the one being worked on whose lines of index and ledger are fetched.
@@ -74,7 +75,8 @@ impl Cache {
         };
         // What is dead was taken out of the index before it was counted so: where all is, there is nothing to look up.
         if live_before > 0 {
-            drain.walk(segment);
+            let has_expired = is_expired(header.max_deadline(), turn.tick);
+            drain.go_over(segment, has_expired && header.listed() > 0);
         }
         let kept = u64::from(drain.kept);
         header.dead.fetch_add(drain.dead, Ordering::Relaxed);
@@ -98,26 +100,80 @@ impl Cache {
     }
 }
 
-impl<'a> Drain<'a> {
-    fn walk(&mut self, segment: SegmentId) {
-        let heap = &self.cache.heap;
-        let mut walk = Walk::new(heap, segment);
-        let first = walk.by_ref().take(LOOK_AHEAD);
-        let mut ahead: Vec<_> = first.map(|found| self.look_ahead(found)).collect();
-        let mut at = 0;
-        for found in walk {
-            let soon = &ahead[(at + LOOK_AHEAD_OVERFLOW) % LOOK_AHEAD];
-            self.cache.index.prefetch_overflow(heap, soon.hash, soon.home);
-            self.work(&ahead[at]);
-            ahead[at] = self.look_ahead(found);
-            at = (at + 1) % LOOK_AHEAD;
-        }
-        let (newer, older) = ahead.split_at(at);
-        older.iter().chain(newer).for_each(|now| self.work(now));
+impl Cache {
+    #[inline(always)]
+    fn look_ahead<'a>(
+        &'a self,
+        (location, item, outline): (Location, ItemRef<'a>, Outline<'a>),
+    ) -> Ahead<'a> {
+        let hash = match outline.kind {
+            Kind::Piece => KeyHash(item.piece_owner()),
+            _ => self.index.hash(outline.key),
+        };
+        self.ahead(location, outline.kind, outline.len, hash)
     }
 
     #[inline(always)]
-    fn work(&mut self, now: &Ahead<'a>) {
+    fn look_ahead_listed(&self, segment: SegmentId, listing: Listing) -> Ahead<'_> {
+        let location = self.heap.location(segment, listing.start);
+        self.ahead(location, Kind::Inline, listing.len as usize, listing.hash)
+    }
+
+    #[inline(always)]
+    fn ahead(&self, location: Location, kind: Kind, len: usize, hash: KeyHash) -> Ahead<'_> {
+        self.ledger.prefetch(hash);
+        Ahead {
+            location,
+            item: self.heap.item(location),
+            kind,
+            len,
+            hash,
+            home: self.index.prefetch(&self.heap, hash),
+        }
+    }
+}
+
+impl<'a> Drain<'a> {
+    /// Goes over all that is in the segment, by its listings as far as they go if they are to be used.
+    fn go_over(&mut self, segment: SegmentId, by_listings: bool) {
+        let (cache, heap) = (self.cache, &self.cache.heap);
+        // It has the first items fetched, while the listings are worked on.
+        let walk = if by_listings {
+            Walk::of_unlisted(heap, segment)
+        } else {
+            Walk::of_all(heap, segment)
+        };
+        if by_listings {
+            let look_ahead = |listing| cache.look_ahead_listed(segment, listing);
+            self.pass(heap.listings(segment), look_ahead, Self::listed);
+        }
+        self.pass(walk, |found| cache.look_ahead(found), Self::walked);
+    }
+
+    /// Works on what comes, fetching what is needed for what comes after it.
+    #[inline(always)]
+    fn pass<T>(
+        &mut self,
+        mut coming: impl Iterator<Item = T>,
+        look_ahead: impl Fn(T) -> Ahead<'a>,
+        work: impl Fn(&mut Self, &Ahead<'a>),
+    ) {
+        let (index, heap) = (&self.cache.index, &self.cache.heap);
+        let mut ahead: Vec<_> = coming.by_ref().take(LOOK_AHEAD).map(&look_ahead).collect();
+        let mut at = 0;
+        for next in coming {
+            let soon = &ahead[(at + LOOK_AHEAD_OVERFLOW) % LOOK_AHEAD];
+            index.prefetch_overflow(heap, soon.hash, soon.home);
+            work(self, &ahead[at]);
+            ahead[at] = look_ahead(next);
+            at = (at + 1) % LOOK_AHEAD;
+        }
+        let (newer, older) = ahead.split_at(at);
+        older.iter().chain(newer).for_each(|now| work(self, now));
+    }
+
+    #[inline(always)]
+    fn walked(&mut self, now: &Ahead<'a>) {
         match now.kind {
             Kind::Inline | Kind::Chained => self.item(now),
             Kind::Piece => self.piece(now.location, now.item),
@@ -125,22 +181,24 @@ impl<'a> Drain<'a> {
         }
     }
 
+    /// An item that has expired and that nobody looks at, unless somebody has read what was under its key.
     #[inline(always)]
-    fn look_ahead(&self, (location, item, outline): (Location, ItemRef<'a>, Outline<'a>)) -> Ahead<'a> {
+    fn listed(&mut self, now: &Ahead<'a>) {
         let cache = self.cache;
-        let hash = match outline.kind {
-            Kind::Piece => KeyHash(item.piece_owner()),
-            _ => cache.index.hash(outline.key),
+        let mut locked = cache.index.lock_at(&cache.heap, now.hash, now.home);
+        let Some(entry) = locked.find_location(now.location, now.item) else {
+            return;
         };
-        cache.ledger.prefetch(hash);
-        Ahead {
-            location,
-            item,
-            kind: outline.kind,
-            len: outline.len,
-            hash,
-            home: cache.index.prefetch(&cache.heap, hash),
-        }
+        locked.remove(&entry);
+        drop(locked);
+        let left = Left {
+            cause: Cause::Expired,
+            bytes: now.len as u64,
+            expires: true,
+            fetched: entry.heat != Heat::default() && entry.item.state().fetched(),
+        };
+        cache.note_left(self.turn, &entry, &left, Some(0));
+        self.dead += now.len as u32;
     }
 
     fn item(&mut self, now: &Ahead<'a>) {
@@ -372,5 +430,92 @@ pub(crate) fn value_shape(item: ItemRef<'_>) -> ValueShape {
         }
     } else {
         ValueShape::Inline(item.value_len())
+    }
+}
+
+#[cfg(all(test, not(loom), not(shuttle)))]
+mod tests {
+    use scrubjay_base::time::Now;
+
+    use crate::api::{Body, Cause, Config, Delete, Get, Store, Why};
+    use crate::cache::Cache;
+    use crate::worker::Worker;
+
+    fn set(worker: &mut Worker, key: &str, value: &[u8]) {
+        let store = Store {
+            exptime: 10,
+            ..Store::set(key.as_bytes(), Body::Bytes(value))
+        };
+        worker.store(store);
+    }
+
+    fn get(worker: &mut Worker, key: &str) {
+        assert!(worker.get(&Get::key(key.as_bytes())).is_some());
+    }
+
+    /// What is done with one key of each kind.
+    const HISTORIES: [fn(&mut Worker, &str, &[u8]); 7] = [
+        |_, _, _| {},
+        |worker, key, _| get(worker, key),
+        |worker, key, _| assert!(worker.touch(key.as_bytes(), 10)),
+        |worker, key, value| set(worker, key, value),
+        |worker, key, value| {
+            get(worker, key);
+            set(worker, key, value);
+        },
+        |worker, key, value| {
+            set(worker, key, value);
+            get(worker, key);
+        },
+        |worker, key, _| {
+            worker.delete(&Delete::key(key.as_bytes()));
+        },
+    ];
+
+    /// Which of them end unread, and which are not there to expire.
+    const UNREAD: [usize; 3] = [0, 3, 4];
+    const DELETED: usize = 6;
+
+    #[test]
+    fn large_items_expire_by_their_listings_with_all_that_is_told_of_others() {
+        const EACH: usize = 40;
+        for value_len in [100, 1_000, 1_300, 3_000, 70_000] {
+            let cache = Cache::new(Config::new(64 << 20)).expect("memory");
+            let mut worker = cache.worker();
+            worker.begin_turn(Now::from_millis(0));
+            let value = vec![b'v'; value_len];
+            let keys: Vec<String> = (0..EACH * HISTORIES.len())
+                .map(|key| format!("key:{key}"))
+                .collect();
+            keys.iter().for_each(|key| set(&mut worker, key, &value));
+            for (number, key) in keys.iter().enumerate() {
+                HISTORIES[number % HISTORIES.len()](&mut worker, key, &value);
+            }
+            worker.go_idle();
+            cache.audit();
+            assert!(cache.usage().unread_bytes > 0);
+            // Open segments are closed, and emptied when their appenders are gone.
+            for millis in [10_250, 10_500] {
+                while cache.maintain(Now::from_millis(millis)) {}
+            }
+            cache.audit();
+            let counters = cache.counters();
+            assert_eq!(counters.removed.expired, (EACH * (HISTORIES.len() - 1)) as u64);
+            assert_eq!(counters.expired_unfetched, (EACH * UNREAD.len()) as u64);
+            assert_eq!((cache.usage().unread_bytes, cache.items()), (0, 0));
+            worker.begin_turn(Now::from_millis(10_500));
+            for (number, key) in keys.iter().enumerate() {
+                let Why::Gone(gone) = worker.why(key.as_bytes()) else {
+                    panic!("{key} of {value_len} bytes is gone, and that is known");
+                };
+                let is_deleted = number % HISTORIES.len() == DELETED;
+                let cause = if is_deleted {
+                    Cause::Deleted
+                } else {
+                    Cause::Expired
+                };
+                assert_eq!(gone.cause, cause);
+            }
+        }
     }
 }

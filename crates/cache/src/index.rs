@@ -528,6 +528,19 @@ impl<'a> Locked<'a> {
         }
     }
 
+    /// Notes that the key's item was read.
+    pub(crate) fn note_read(&self, entry: &Entry<'_>, random: u64) {
+        let heat = entry.heat.raised(random);
+        if heat != entry.heat {
+            let line = match entry.place {
+                Place::Home => self.home.line(),
+                Place::Overflow(number) => &self.page[HOME_LINES + number],
+            };
+            let slot = self.slot(entry.place, entry.location, entry.heat);
+            line.note_heat(entry.slot_index, slot, heat);
+        }
+    }
+
     /// Empties the key's slot.
     #[inline]
     pub(crate) fn remove(&mut self, entry: &Entry<'_>) {

@@ -17,7 +17,7 @@ use crate::item::{Header, NEVER, PIECE_HEADER, ValueShape};
 use crate::ledger;
 use crate::plan::growth::Growth;
 use crate::pool::{OPEN_MIN, OPEN_SHARE, kept_free};
-use crate::segment::{PAGE_SIZE, SEGMENT_START, SegmentHeader, unit_shift};
+use crate::segment::{PAGE_SIZE, SEGMENT_START, SegmentHeader, unit_shift, with_listing};
 use crate::upload::{PIECE_MIN, inline_value_max, is_cut, piece_len_max};
 
 /// Limits are looked for in steps of this many bytes.
@@ -202,7 +202,7 @@ impl Packing {
             used => self.segment_size - used,
         };
         let whole = item.value_len <= inline_value_max(self.segment_size)
-            && !is_cut(inline_len.next_multiple_of(self.unit), left);
+            && !is_cut(with_listing(inline_len.next_multiple_of(self.unit)), left);
         let shape = if whole {
             ValueShape::Inline(item.value_len)
         } else {
@@ -214,8 +214,12 @@ impl Packing {
             }
         };
         let len = header.item_len(item.key_len, shape);
-        self.make_room(log, len.next_multiple_of(self.unit));
+        let aligned = len.next_multiple_of(self.unit);
+        let listing = if whole { with_listing(aligned) - aligned } else { 0 };
+        self.make_room(log, aligned + listing);
         self.append(log, len);
+        self.open[log] += listing;
+        self.item_headers += listing as u64;
         let value_behind_key = match shape {
             ValueShape::Inline(len) => len,
             ValueShape::Chained { .. } => 0,

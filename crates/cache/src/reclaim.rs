@@ -298,8 +298,13 @@ impl Cache {
                 && (self.is_wholly_dead(segment, header, turn.tick) || is_held_back(header, turn.tick))
                 && self.epochs.passed(header.retired_epoch.load(Ordering::Relaxed))
         });
+        let mut dead = dead.take(limit).peekable();
         let mut drained = 0;
-        for segment in dead.take(limit) {
+        while let Some(segment) = dead.next() {
+            // It waits for nothing then but for what it comes to later.
+            if let Some(&next) = dead.peek() {
+                self.heap.prefetch_expired(next);
+            }
             self.drain(turn, reclaimer, segment, Mercy::All);
             drained += 1;
         }

@@ -202,7 +202,7 @@ fn settle_segments(heap: &Heap, tick: u32) -> Vec<Segment> {
             continue;
         };
         if header.state() == SegmentState::Open && std::mem::replace(&mut open[header.log()], true) {
-            header.seal_at(*limit, heap.segment_size() as u32);
+            header.seal_at(*limit);
             header.sealed_order.store(0, Ordering::Relaxed);
         }
         let known = header.sealed_order.load(Ordering::Relaxed);

@@ -9,7 +9,9 @@ use scrubjay_base::sync::whole::{AtomicI32, AtomicI64, AtomicU16, AtomicU32, Ato
 
 use scrubjay_io::memory::{HUGE_PAGE_SIZE, Memory, MemoryFile};
 
+use crate::eviction::LOGS;
 use crate::extent::Extent;
+use crate::index::KeyHash;
 use crate::item::{ItemRef, NEVER, Room};
 use crate::line::{Line, Location};
 use crate::prefetch::{prefetch, prefetch_to_write};
@@ -30,7 +32,7 @@ pub(crate) struct SegmentId(pub(crate) u32);
 
 /// Free -> Open -> Sealed -> Draining -> Retired -> Free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u16)]
 pub(crate) enum SegmentState {
     /// In no use; its pages may be given back.
     Free = 0,
@@ -48,10 +50,8 @@ pub(crate) enum SegmentState {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct SegmentHeader {
-    /// Written by the pool and the reclaimer under their locks.
-    state: AtomicU32,
-    /// Raised by appenders, past the segment's size once it is closed.
-    write_offset: AtomicU32,
+    /// What is taken of it, raised by appenders: see [`Taken`].
+    taken: AtomicU64,
     /// Bytes in use; written once, by whoever closed the segment, 0 while open.
     end: AtomicU32,
     /// Bytes of items that died here, raised by whoever removed them.
@@ -65,8 +65,10 @@ pub(crate) struct SegmentHeader {
     /// How far into each part of the segment but the first an item begins first: see [`Heap::part_starts`]. Written by the
     /// appender whose item ends there.
     part_starts: [AtomicU16; PARTS - 1],
-    /// Which log it belongs to, and when it was opened; both written when it is opened.
-    log: AtomicU16,
+    /// Its state, and which log it belongs to, 4 and 12 bits. Written by the pool under its lock, from when it is sealed until it is
+    /// retired by the reclaimer under its own.
+    state_and_log: AtomicU16,
+    /// When it was opened.
     opened_tick: AtomicU32,
     /// Which life of the segment this is; global and never reused.
     pub(crate) incarnation: AtomicU64,
@@ -95,6 +97,11 @@ const CACHE_LINE: usize = size_of::<Line>();
 /// How far behind what is appended a line is fetched for what will be: some small items.
 const WRITE_AHEAD: u32 = 4 * CACHE_LINE as u32;
 
+/// Where in its word a segment's log begins; its state is below.
+const LOG_SHIFT: u32 = 4;
+const STATE_MASK: u16 = (1 << LOG_SHIFT) - 1;
+const _: () = assert!(LOGS <= 1 << (u16::BITS - LOG_SHIFT));
+
 /// Bins of deadlines of a segment.
 const BINS: usize = 8;
 
@@ -108,16 +115,15 @@ const _: () = assert!(SEGMENT_HEADER_LEN == 128);
 
 impl SegmentHeader {
     /// Where each of its fields lies: files are told apart by it.
-    pub(crate) const OFFSETS: [usize; 18] = [
-        offset_of!(SegmentHeader, state),
-        offset_of!(SegmentHeader, write_offset),
+    pub(crate) const OFFSETS: [usize; 17] = [
+        offset_of!(SegmentHeader, taken),
         offset_of!(SegmentHeader, end),
         offset_of!(SegmentHeader, dead),
         offset_of!(SegmentHeader, max_deadline),
         offset_of!(SegmentHeader, pins),
         offset_of!(SegmentHeader, uploads),
         offset_of!(SegmentHeader, part_starts),
-        offset_of!(SegmentHeader, log),
+        offset_of!(SegmentHeader, state_and_log),
         offset_of!(SegmentHeader, opened_tick),
         offset_of!(SegmentHeader, incarnation),
         offset_of!(SegmentHeader, sealed_order),
@@ -130,7 +136,7 @@ impl SegmentHeader {
     ];
 
     pub(crate) fn state(&self) -> SegmentState {
-        match self.state.load(Ordering::Acquire) {
+        match self.state_and_log.load(Ordering::Acquire) & STATE_MASK {
             1 => SegmentState::Open,
             2 => SegmentState::Sealed,
             3 => SegmentState::Draining,
@@ -140,13 +146,14 @@ impl SegmentHeader {
     }
 
     pub(crate) fn set_state(&self, state: SegmentState) {
-        self.state.store(state as u32, Ordering::Release);
+        let log = self.state_and_log.load(Ordering::Relaxed) & !STATE_MASK;
+        self.state_and_log.store(log | state as u16, Ordering::Release);
     }
 
     /// Bytes of items in it, live and dead.
     pub(crate) fn used(&self) -> u32 {
         match self.end.load(Ordering::Acquire) {
-            0 => self.write_offset.load(Ordering::Relaxed) - SEGMENT_START,
+            0 => self.taken().offset() - SEGMENT_START,
             end => end - SEGMENT_START,
         }
     }
@@ -155,6 +162,10 @@ impl SegmentHeader {
     pub(crate) fn live(&self) -> u32 {
         // Acquire pairs with `Cache::count_dead`.
         self.used().saturating_sub(self.dead.load(Ordering::Acquire))
+    }
+
+    fn taken(&self) -> Taken {
+        Taken(self.taken.load(Ordering::Relaxed))
     }
 
     pub(crate) fn max_deadline(&self) -> u32 {
@@ -169,13 +180,19 @@ impl SegmentHeader {
     }
 
     pub(crate) fn log(&self) -> usize {
-        self.log.load(Ordering::Relaxed) as usize
+        usize::from(self.state_and_log.load(Ordering::Relaxed) >> LOG_SHIFT)
+    }
+
+    pub(super) fn set_log(&self, log: usize) {
+        let state = self.state_and_log.load(Ordering::Relaxed) & STATE_MASK;
+        self.state_and_log
+            .store((log as u16) << LOG_SHIFT | state, Ordering::Relaxed);
     }
 
     /// It goes to another log. What is in it counts for nothing there: a log gives up its oldest segment only, and one that is
     /// worth more than the others would keep all of them.
     pub(crate) fn take_over(&self, log: usize, inflation: f64) {
-        self.log.store(log as u16, Ordering::Relaxed);
+        self.set_log(log);
         self.inflation.store(inflation.to_bits(), Ordering::Relaxed);
         self.worth.store(0, Ordering::Relaxed);
     }
@@ -258,7 +275,7 @@ impl SegmentHeader {
 
     /// Starts a new life in `log`.
     pub(crate) fn open(&self, incarnation: u64, log: usize, tick: u32, inflation: f64) {
-        self.log.store(log as u16, Ordering::Relaxed);
+        self.set_log(log);
         self.opened_tick.store(tick, Ordering::Relaxed);
         self.inflation.store(inflation.to_bits(), Ordering::Relaxed);
         self.worth.store(0, Ordering::Relaxed);
@@ -269,7 +286,7 @@ impl SegmentHeader {
         self.part_starts
             .iter()
             .for_each(|start| start.store(0, Ordering::Relaxed));
-        self.write_offset.store(SEGMENT_START, Ordering::Relaxed);
+        self.taken.store(SEGMENT_START.into(), Ordering::Relaxed);
         self.end.store(0, Ordering::Relaxed);
         self.dead.store(0, Ordering::Relaxed);
         self.max_deadline.store(0, Ordering::Relaxed);
@@ -566,22 +583,32 @@ impl Heap {
         prefetch(std::ptr::from_ref(line).cast());
     }
 
-    /// Reserves `len` bytes (aligned here) at the end of an open segment.
+    /// Reserves `len` bytes (aligned here) at the end of an open segment, for an item of which nothing but `listed` is known to
+    /// anybody yet if that is its key's hash: a large one is listed then.
     #[inline]
-    pub(crate) fn append(&self, segment: SegmentId, len: usize) -> Append<'_> {
-        let size = self.segment_size() as u32;
+    pub(crate) fn append(&self, segment: SegmentId, len: usize, listed: Option<KeyHash>) -> Append<'_> {
+        let size = self.segment_size() as u64;
         let len = self.aligned(len) as u32;
-        debug_assert!(len <= size - SEGMENT_START);
+        debug_assert!(u64::from(len + SEGMENT_START) <= size);
         let header = self.header(segment);
-        let at = header.write_offset.fetch_add(len, Ordering::Relaxed);
-        if at > size {
-            return Append::Full;
+        let listed = listed.filter(|_| is_listed(len as usize));
+        let mine = Taken::of(len, listed.is_some());
+        let before = Taken(header.taken.fetch_add(mine.0, Ordering::Relaxed));
+        let (at, bytes) = (before.offset(), before.bytes());
+        if bytes + mine.bytes() > size {
+            // What is taken stays as it was, but that who finds it at or below the size closes, and from now on nobody does.
+            let closes = bytes <= size;
+            let change = if closes {
+                header.end.store(at, Ordering::Release);
+                Taken::CLOSED.wrapping_sub(mine.0)
+            } else {
+                mine.0.wrapping_neg()
+            };
+            header.taken.fetch_add(change, Ordering::Relaxed);
+            return if closes { Append::Closed } else { Append::Full };
         }
-        if at + len > size {
-            header.end.store(at, Ordering::Release);
-            // Whoever finds the offset at or below the size closes; from now on nobody does.
-            header.write_offset.store(size + 1, Ordering::Relaxed);
-            return Append::Closed;
+        if let Some(hash) = listed {
+            self.list(segment, before.listed(), Listing { start: at, len, hash });
         }
         for part in self.part(at) + 1..=self.part(at + len).min(PARTS - 1) {
             header.part_starts[part - 1].store(self.way_into_part(part, at + len), Ordering::Relaxed);
@@ -622,25 +649,26 @@ impl Heap {
 
     /// Takes what is left at the end of an open segment, at most `len` and at least `min` bytes.
     pub(crate) fn append_up_to(&self, segment: SegmentId, min: usize, len: usize) -> Append<'_> {
-        self.append(segment, self.left(segment).clamp(min, len))
+        self.append(segment, self.left(segment).clamp(min, len), None)
     }
 
     /// Bytes at the end of an open segment that nobody has taken.
     pub(crate) fn left(&self, segment: SegmentId) -> usize {
-        let taken = self.header(segment).write_offset.load(Ordering::Relaxed);
-        (self.segment_size() as u32).saturating_sub(taken) as usize
+        let taken = self.header(segment).taken().bytes();
+        (self.segment_size() as u64).saturating_sub(taken) as usize
     }
 
     /// Closes an open segment that is not full; whether the caller is the one who did.
     pub(crate) fn close(&self, segment: SegmentId) -> bool {
-        let size = self.segment_size() as u32;
         let header = self.header(segment);
-        let at = header.write_offset.fetch_add(size + 1, Ordering::Relaxed);
-        if at > size {
-            return false;
+        let before = Taken(header.taken.fetch_add(Taken::CLOSED, Ordering::Relaxed));
+        let closes = before.bytes() <= self.segment_size() as u64;
+        if closes {
+            header.end.store(before.offset(), Ordering::Release);
+        } else {
+            header.taken.fetch_sub(Taken::CLOSED, Ordering::Relaxed);
         }
-        header.end.store(at, Ordering::Release);
-        true
+        closes
     }
 
     /// The locations of all items and pieces in a sealed segment, in order, live and dead.
@@ -665,7 +693,11 @@ pub(crate) fn unit_shift(segment_shift: u32, segments_max: u32) -> u32 {
     heap_bits.saturating_sub(Location::BITS).max(2)
 }
 
+mod listing;
 mod recover;
 mod walk;
 
+use listing::LISTING_LEN;
+use listing::Taken;
+pub(crate) use listing::{Listing, is_listed, with_listing};
 pub(crate) use walk::Walk;

@@ -323,7 +323,9 @@ impl Worker {
             let pieces = PieceList::copy_of(&self.member, &turn, parts, &place)?;
             return self.draft_chained(hash, key, header, pieces, heat);
         }
-        let room = cache.reserve(&turn, &place, item_len)?;
+        // Who has been read before is asked that when it leaves; a listing could not say it.
+        let listed = (!header.fetched).then_some(hash);
+        let room = cache.reserve(&turn, &place, item_len, listed)?;
         let (location, len) = (room.location(), room.len());
         Ok(Draft {
             item: room.write(header, key, parts),
@@ -353,7 +355,7 @@ impl Worker {
         // By the same size as its pieces, so that they go to the same log.
         let size = pieces.value_len();
         let place = cache.eviction.place(size, heat, header.deadline, turn.tick);
-        let room = cache.reserve(&turn, &place, item_len)?;
+        let room = cache.reserve(&turn, &place, item_len, None)?;
         let (location, len) = (room.location(), room.len());
         pieces.belong_to(hash, header.deadline);
         let item = room.write_chained(header, key, pieces.value_len(), pieces.pieces());

@@ -15,7 +15,7 @@ use crate::eviction::Place;
 use crate::index::KeyHash;
 use crate::item::{INLINE_VALUE_MAX, PIECE_HEADER, Piece, Room};
 use crate::line::Heat;
-use crate::segment::{Append, SEGMENT_START};
+use crate::segment::{Append, SEGMENT_START, with_listing};
 use crate::worker::{Member, Turn, Worker};
 
 /// Items shorter than this are never cut, and ends of segments shorter than that are not filled by cutting.
@@ -125,7 +125,7 @@ impl Cache {
     pub(crate) fn cuts(&self, log: usize, len: usize) -> bool {
         self.pool.open_segment(log).is_some_and(|segment| {
             let left = self.heap.left(segment);
-            is_cut(self.heap.aligned(len), left)
+            is_cut(with_listing(self.heap.aligned(len)), left)
         })
     }
 

@@ -290,6 +290,9 @@ impl Worker {
                 cas: None,
                 lease: won.then_some((seen.stale, true)),
             };
+            if !get.no_bump {
+                locked.note_read(&entry, next_random(&self.random));
+            }
             let (item, location) = if self.change_in_place(&mut locked, &entry, &change) {
                 drop(locked);
                 (entry.item, entry.location)
@@ -450,7 +453,7 @@ impl Worker {
             .find(&cache.heap, hash, key)
             .map_or(Heat::default(), |found| found.heat());
         let place = cache.eviction.place(len, heat, new_header.deadline, turn.tick);
-        let Ok(room) = cache.reserve(&turn, &place, len) else {
+        let Ok(room) = cache.reserve(&turn, &place, len, None) else {
             return Rewrite::NoMemory;
         };
         let new = room.location();

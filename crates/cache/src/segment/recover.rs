@@ -2,7 +2,7 @@
 
 use scrubjay_base::sync::whole::Ordering;
 
-use super::{Heap, SEGMENT_START, SegmentHeader, SegmentId, SegmentState, Starts};
+use super::{Heap, LISTING_LEN, SEGMENT_START, SegmentHeader, SegmentId, SegmentState, Starts, Taken};
 use crate::eviction::LOGS;
 use crate::item::Room;
 
@@ -23,15 +23,22 @@ impl SegmentHeader {
             SegmentState::Draining => return None,
             SegmentState::Open | SegmentState::Sealed => {}
         }
-        let (end, offset) = (
-            self.end.load(Ordering::Relaxed),
-            self.write_offset.load(Ordering::Relaxed),
-        );
+        let (end, offset) = (self.end.load(Ordering::Relaxed), self.forget_listings());
         let reached = if state == SegmentState::Open { offset } else { end };
         let size = heap.segment_size() as u32;
         let can_be = (SEGMENT_START..=size).contains(&reached) && self.log() < LOGS;
         let ordered = heap.part_starts(self).chain([reached]).is_sorted();
         (can_be && ordered).then_some(state)
+    }
+
+    /// Nothing is listed any more: what another process wrote is not believed. Returns where the next item would begin.
+    fn forget_listings(&self) -> u32 {
+        let taken = self.taken();
+        let listings = (taken.listed() * LISTING_LEN) as u64;
+        let items = (taken.bytes() & !Taken::CLOSED).saturating_sub(listings);
+        let closed = taken.bytes() & Taken::CLOSED;
+        self.taken.store(closed | items, Ordering::Relaxed);
+        u32::try_from(items).unwrap_or(u32::MAX)
     }
 
     /// Settles what its users left half done. Returns where its items end at the latest, or `None` if it holds none. What is
@@ -53,28 +60,25 @@ impl SegmentHeader {
             .iter()
             .for_each(|bin| bin.store(0, Ordering::Relaxed));
         self.max_deadline.store(0, Ordering::Relaxed);
-        let (end, offset) = (
-            self.end.load(Ordering::Relaxed),
-            self.write_offset.load(Ordering::Relaxed),
-        );
+        let (end, offset) = (self.end.load(Ordering::Relaxed), self.forget_listings());
         let whole = SEGMENT_START..=size;
         let has_log = self.log() < LOGS;
         if state == SegmentState::Open && end == 0 && whole.contains(&offset) && has_log {
             return Some(offset);
         }
         if !has_log {
-            self.log.store(0, Ordering::Relaxed);
+            self.set_log(0);
         }
         // It was closed, sealed or being emptied. If nobody came to say where it ends, the rest becomes room given up.
         let limit = if whole.contains(&end) { end } else { size };
-        self.seal_at(limit, size);
+        self.seal_at(limit);
         Some(limit)
     }
 
     /// Takes no more items.
-    pub(crate) fn seal_at(&self, limit: u32, size: u32) {
+    pub(crate) fn seal_at(&self, limit: u32) {
         self.end.store(limit, Ordering::Relaxed);
-        self.write_offset.store(size + 1, Ordering::Relaxed);
+        self.taken.store(Taken::CLOSED, Ordering::Relaxed);
         self.set_state(SegmentState::Sealed);
     }
 
