@@ -60,22 +60,51 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
         return false;
     }
-    // The first and the last of them may overlap.
     match one.len() {
-        4..=7 => one.first_chunk::<4>() == other.first_chunk() && one.last_chunk::<4>() == other.last_chunk(),
-        8..=16 => {
-            one.first_chunk::<8>() == other.first_chunk() && one.last_chunk::<8>() == other.last_chunk()
-        }
-        17..=32 => {
-            one.first_chunk::<16>() == other.first_chunk() && one.last_chunk::<16>() == other.last_chunk()
-        }
+        4..=7 => same_ends::<4>(one, other),
+        8..=16 => same_ends::<8>(one, other),
+        17..=32 => same_ends::<16>(one, other),
         _ => one == other,
     }
 }
 
+/// Whether the first and the last bytes of both are the same, which may overlap. Both have so many at least.
+#[inline(always)]
+fn same_ends<const LEN: usize>(one: &[u8], other: &[u8]) -> bool {
+    // By index: that the end of a slice is no null pointer, the compiler does not know.
+    let first = |bytes| <[u8]>::as_chunks::<LEN>(bytes).0[0];
+    let last = |bytes| {
+        let (_, chunks) = <[u8]>::as_rchunks::<LEN>(bytes);
+        chunks[chunks.len() - 1]
+    };
+    first(one) == first(other) && last(one) == last(other)
+}
+
+/// Copies `from` to `to`, which has as many bytes.
+#[inline]
+pub fn copy(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        2..=3 => copy_ends::<2>(to, from),
+        4..=7 => copy_ends::<4>(to, from),
+        8..=16 => copy_ends::<8>(to, from),
+        17..=32 => copy_ends::<16>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies the first and the last bytes, which may overlap, and so all. Both have so many at least.
+#[inline(always)]
+fn copy_ends<const LEN: usize>(to: &mut [u8], from: &[u8]) {
+    assert_eq!(to.len(), from.len());
+    to.as_chunks_mut::<LEN>().0[0] = from.as_chunks::<LEN>().0[0];
+    let (_, last) = from.as_rchunks::<LEN>();
+    let (_, to) = to.as_rchunks_mut::<LEN>();
+    to[last.len() - 1] = last[last.len() - 1];
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{find, find_at_most, last_word, same};
+    use super::{copy, find, find_at_most, last_word, same};
 
     #[test]
     fn the_first_of_its_like_is_found_wherever_it_is() {
@@ -128,6 +157,16 @@ mod tests {
                 other[at] ^= 0x80;
                 assert!(!same(&one, &other), "{len} bytes, the {at}th");
             }
+        }
+    }
+
+    #[test]
+    fn as_many_bytes_as_there_are_are_copied() {
+        for len in 0..70 {
+            let from: Vec<u8> = (1..=len).collect();
+            let mut to = vec![0; from.len()];
+            copy(&mut to, &from);
+            assert_eq!(to, from);
         }
     }
 }

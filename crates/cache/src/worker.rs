@@ -13,7 +13,7 @@ use crate::api::{
 };
 use crate::cache::Cache;
 use crate::expiry::{TICKS_PER_SEC, deadline, is_expired, tick, ttl_secs};
-use crate::index::{Entry, Found, KeyHash, Locked};
+use crate::index::{Entry, Found, Glance, KeyHash, Locked};
 use crate::item::{Header, ItemRef, NEVER, PIECE_HEADER};
 use crate::ledger;
 use crate::line::{Heat, Location};
@@ -81,25 +81,44 @@ const PAGES_PER_LOOK: usize = 1;
 /// Times a worker waits for the index at most: as long as others may be without a processor.
 const INDEX_WAITS_MAX: usize = 20_000;
 
+/// What a look-up has come to: a live item as it was at one moment, or what one died of that nobody has noticed.
+type Looked<'a> = Result<(Found<'a>, Header), Option<Cause>>;
+
 impl Cache {
     /// A consistent snapshot of the live item under `key`, or what one died of that nobody has noticed.
-    #[inline]
-    fn look(&self, hash: KeyHash, key: &[u8]) -> Result<(Found<'_>, Header), Option<Cause>> {
+    fn look(&self, hash: KeyHash, key: &[u8]) -> Looked<'_> {
         loop {
-            let found = self.index.find(&self.heap, hash, key).ok_or(None)?;
-            let header = found.item.header();
-            // Asked before it is known that the slot was still there: once a flush is worked off, nobody can tell any more
-            // that an item of that time was flushed.
-            // For the time it is the other way round: by one from before, an item that came later could be dead to others.
-            let death = self.death(found.location, header.deadline, self.tick());
-            if !found.unchanged() {
-                continue;
-            }
-            return match death {
-                None => Ok((found, header)),
-                cause => Err(cause),
+            let Some(found) = self.index.find(&self.heap, hash, key) else {
+                return Err(None);
             };
+            if let Some(looked) = self.look_at(found) {
+                return looked;
+            }
         }
+    }
+
+    /// As [`Cache::look`], but a glance only: `None` if it takes more.
+    #[inline(always)]
+    fn glance(&self, hash: KeyHash, key: &[u8]) -> Option<Looked<'_>> {
+        match self.index.glance(&self.heap, hash, key) {
+            Glance::Found(found) => self.look_at(found),
+            Glance::Absent => Some(Err(None)),
+            Glance::Unclear => None,
+        }
+    }
+
+    /// Whether what was found is alive; `None` if somebody changed its line meanwhile.
+    #[inline(always)]
+    fn look_at<'a>(&self, found: Found<'a>) -> Option<Looked<'a>> {
+        let header = found.item.header();
+        // Asked before it is known that the slot was still there: once a flush is worked off, nobody can tell any more
+        // that an item of that time was flushed.
+        // For the time it is the other way round: by one from before, an item that came later could be dead to others.
+        let death = self.death(found.location, header.deadline, self.tick());
+        found.unchanged().then_some(match death {
+            None => Ok((found, header)),
+            cause => Err(cause),
+        })
     }
 }
 
@@ -177,7 +196,22 @@ impl Worker {
         }
         let hash = cache.index.hash(get.key);
         cache.tally(self.member.index).reads.add(1);
-        let looked = cache.look(hash, get.key);
+        match cache.glance(hash, get.key) {
+            Some(looked) => self.get_looked(get, hash, looked),
+            None => self.get_elsewhere(get, hash),
+        }
+    }
+
+    /// As [`Worker::get`], where a glance is not enough.
+    #[inline(never)]
+    fn get_elsewhere(&self, get: &Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
+        self.get_looked(get, hash, self.member.cache.look(hash, get.key))
+    }
+
+    /// Answers by what a look has come to.
+    #[inline(always)]
+    fn get_looked<'w>(&'w self, get: &Get<'_>, hash: KeyHash, looked: Looked<'w>) -> Option<Hit<'w>> {
+        let cache = &*self.member.cache;
         if let Err(death) = looked {
             cache.tally(self.member.index).note_miss(death);
         }
@@ -190,17 +224,16 @@ impl Worker {
             )
         });
         match seen {
-            None if get.vivify.is_none() => return None,
+            None if get.vivify.is_none() => None,
             Some((found, seen)) if get.touch.is_none() && !self.wants_win(get, &seen) => {
                 let is_for_later = get.note_later && !get.no_bump && self.reads.push(found.mark(hash));
                 if !get.no_bump && !is_for_later {
                     self.note_read(&found);
                 }
-                return Some(self.hit(found.item, found.location, &seen));
+                Some(self.hit(found.item, found.location, &seen))
             }
-            _ => {}
+            _ => self.get_locked(get, hash),
         }
-        self.get_locked(get, hash)
     }
 
     /// Whether the cache is so large that [`Worker::fetch_ahead`] gains more than it takes.
@@ -238,6 +271,7 @@ impl Worker {
     }
 
     /// What a look-up answers, from the state before this access.
+    #[inline(always)]
     fn hit<'w>(&'w self, item: ItemRef<'w>, location: Location, seen: &Header) -> Hit<'w> {
         let ttl = ttl_secs(seen.deadline, self.tick());
         Hit {
@@ -251,11 +285,7 @@ impl Worker {
             win: if seen.win { Win::Taken } else { Win::None },
             key_is_binary: seen.key_is_binary,
             created: false,
-            value: Value {
-                item,
-                location,
-                member: &self.member,
-            },
+            value: Value::new(item, location, &self.member),
         }
     }
 
@@ -330,7 +360,7 @@ impl Worker {
     #[inline]
     pub(crate) fn note_read(&self, found: &Found<'_>) {
         self.note_access(found.item);
-        found.note_read(next_random(&self.random));
+        found.note_read(|| next_random(&self.random));
     }
 
     #[inline]
