@@ -12,6 +12,7 @@ mod insides;
 pub(crate) mod last;
 mod meta;
 mod need;
+mod replies;
 mod text;
 mod watch;
 

@@ -51,8 +51,11 @@ impl<'a> Gets<'a> {
     #[inline]
     fn fit(&mut self, behind: &'a [u8]) -> Option<usize> {
         let mold = self.mold.as_mut()?;
-        let rest = behind.strip_prefix(mold.behind_key)?;
         let len = mold.behind_key.len();
+        let (start, rest) = behind.split_at_checked(len)?;
+        if !bytes::same(start, mold.behind_key) {
+            return None;
+        }
         if !mold.opaque_is_last {
             return Some(len);
         }
@@ -67,6 +70,7 @@ impl<'a> Gets<'a> {
     }
 
     /// Reads a line word by word, and what is `behind` its key becomes the mold.
+    #[inline(never)]
     fn read_anew(&mut self, input: &'a [u8], behind: &'a [u8]) -> Option<usize> {
         let line = first_line(input)?;
         let behind = &behind[..behind.len() - (input.len() - line.len)];
