@@ -144,7 +144,7 @@ impl Found<'_> {
     }
 
     /// Notes that the item was read. Nothing is written when there is nothing new to say.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_read(&self, random: impl FnOnce() -> u64) {
         let heat = self.slot.heat.raised(random);
         if heat != self.slot.heat {

@@ -138,7 +138,7 @@ impl Heat {
 
     /// The heat after one more read; beyond 8 reads a level stands for several, and `random`, asked only then, says whether it is
     /// reached.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn raised(self, random: impl FnOnce() -> u64) -> Heat {
         let level = usize::from(self.level);
         let step = LEVEL_READS

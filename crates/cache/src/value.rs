@@ -49,7 +49,7 @@ impl Drop for Pinned {
 }
 
 impl<'w> Value<'w> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(item: ItemRef<'w>, location: Location, member: &'w Arc<Member>) -> Value<'w> {
         Value {
             item,

@@ -97,16 +97,6 @@ impl Cache {
         }
     }
 
-    /// As [`Cache::look`], but a glance only: `None` if it takes more.
-    #[inline(always)]
-    fn glance(&self, hash: KeyHash, key: &[u8]) -> Option<Looked<'_>> {
-        match self.index.glance(&self.heap, hash, key) {
-            Glance::Found(found) => self.look_at(found),
-            Glance::Absent => Some(Err(None)),
-            Glance::Unclear => None,
-        }
-    }
-
     /// Whether what was found is alive; `None` if somebody changed its line meanwhile.
     #[inline(always)]
     fn look_at<'a>(&self, found: Found<'a>) -> Option<Looked<'a>> {
@@ -187,7 +177,7 @@ impl Worker {
 
     /// Looks `key` up, with the side effects that `get` asks for. `None` is a miss (with `vivify`: a miss that could not
     /// be filled for want of memory). Cost: two cache misses at most, no lock unless `get` changes the item.
-    #[inline]
+    #[inline(always)]
     pub fn get(&mut self, get: &Get<'_>) -> Option<Hit<'_>> {
         let cache = &*self.member.cache;
         if !get.note_later || self.reads.is_full() {
@@ -196,44 +186,62 @@ impl Worker {
         }
         let hash = cache.index.hash(get.key);
         cache.tally(self.member.index).reads.add(1);
-        match cache.glance(hash, get.key) {
-            Some(looked) => self.get_looked(get, hash, looked),
-            None => self.get_elsewhere(get, hash),
-        }
-    }
-
-    /// As [`Worker::get`], where a glance is not enough.
-    #[inline(never)]
-    fn get_elsewhere(&self, get: &Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
-        self.get_looked(get, hash, self.member.cache.look(hash, get.key))
-    }
-
-    /// Answers by what a look has come to.
-    #[inline(always)]
-    fn get_looked<'w>(&'w self, get: &Get<'_>, hash: KeyHash, looked: Looked<'w>) -> Option<Hit<'w>> {
-        let cache = &*self.member.cache;
-        if let Err(death) = looked {
-            cache.tally(self.member.index).note_miss(death);
-        }
-        let seen = looked.ok();
-        cache.eviction.note(hash, self.tick(), || {
-            let size = |item: ItemRef<'_>| cache.whole_len(item) as u32;
-            Event::Read(
-                seen.as_ref()
-                    .map(|(found, seen)| (size(found.item), seen.deadline)),
-            )
-        });
-        match seen {
-            None if get.vivify.is_none() => None,
-            Some((found, seen)) if get.touch.is_none() && !self.wants_win(get, &seen) => {
-                let is_for_later = get.note_later && !get.no_bump && self.reads.push(found.mark(hash));
-                if !get.no_bump && !is_for_later {
-                    self.note_read(&found);
+        match cache.index.glance(&cache.heap, hash, get.key) {
+            Glance::Found(found) => {
+                if let Some(Ok((found, seen))) = cache.look_at(found) {
+                    return self.get_found(get, hash, &found, &seen);
                 }
-                Some(self.hit(found.item, found.location, &seen))
             }
-            _ => self.get_locked(get, hash),
+            Glance::Absent if get.vivify.is_none() => {
+                self.note_miss(hash, None);
+                return None;
+            }
+            Glance::Absent | Glance::Unclear => {}
         }
+        self.get_elsewhere(*get, hash)
+    }
+
+    /// As [`Worker::get`], where a glance is not enough. `get` is a copy, here and below, so that [`Worker::get`] has none in memory.
+    #[inline(never)]
+    fn get_elsewhere(&self, get: Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
+        match self.member.cache.look(hash, get.key) {
+            Ok((found, seen)) => self.get_found(&get, hash, &found, &seen),
+            Err(death) => {
+                self.note_miss(hash, death);
+                get.vivify.and_then(|_| self.get_locked(get, hash))
+            }
+        }
+    }
+
+    /// Answers with a live item.
+    #[inline(always)]
+    fn get_found<'w>(
+        &'w self,
+        get: &Get<'_>,
+        hash: KeyHash,
+        found: &Found<'w>,
+        seen: &Header,
+    ) -> Option<Hit<'w>> {
+        let cache = &*self.member.cache;
+        cache.eviction.note(hash, self.tick(), || {
+            Event::Read(Some((cache.whole_len(found.item) as u32, seen.deadline)))
+        });
+        if get.touch.is_some() || self.wants_win(get, seen) {
+            return self.get_locked(*get, hash);
+        }
+        let is_for_later = get.note_later && !get.no_bump && self.reads.push(found.mark(hash));
+        if !get.no_bump && !is_for_later {
+            self.note_read(found);
+        }
+        Some(self.hit(found.item, found.location, seen))
+    }
+
+    /// A look-up has found nothing, or what has died of this and nobody has noticed.
+    #[inline]
+    fn note_miss(&self, hash: KeyHash, death: Option<Cause>) {
+        let cache = &*self.member.cache;
+        cache.tally(self.member.index).note_miss(death);
+        cache.eviction.note(hash, self.tick(), || Event::Read(None));
     }
 
     /// Whether the cache is so large that [`Worker::fetch_ahead`] gains more than it takes.
@@ -289,16 +297,17 @@ impl Worker {
         }
     }
 
-    fn get_locked(&self, get: &Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
+    #[inline(never)]
+    fn get_locked(&self, get: Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
         loop {
             let cache = &*self.member.cache;
             let mut locked = cache.index.lock(&cache.heap, hash);
             let Some(entry) = self.live_entry(&locked, get.key) else {
                 drop(locked);
                 let exptime = get.vivify?;
-                match self.vivify(get, exptime) {
+                match self.vivify(&get, exptime) {
                     Ok((StoreOutcome::Stored { cas, .. }, location)) => {
-                        return self.created(get, exptime, cas, location);
+                        return self.created(&get, exptime, cas, location);
                     }
                     // Somebody else created it in between: that one is looked at.
                     Err(StoreOutcome::NotStored) => continue,
@@ -309,7 +318,7 @@ impl Worker {
             let touched = get.touch.map(|exptime| self.deadline(exptime));
             // What is left of the life decides after the touch, as in memcached.
             let won = self.wants_win(
-                get,
+                &get,
                 &Header {
                     deadline: touched.unwrap_or(seen.deadline),
                     ..seen
@@ -357,13 +366,13 @@ impl Worker {
         self.member.cache.epochs.announce_again(self.member.index);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_read(&self, found: &Found<'_>) {
         self.note_access(found.item);
         found.note_read(|| next_random(&self.random));
     }
 
-    #[inline]
+    #[inline(always)]
     fn note_access(&self, item: ItemRef<'_>) {
         if item.note_access(item.state(), self.secs) {
             let cache = &*self.member.cache;

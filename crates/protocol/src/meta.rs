@@ -122,8 +122,8 @@ struct Wanted {
     count: u8,
 }
 
-/// So many letters there are of that kind.
-const WANTED_MAX: usize = 9;
+/// So many letters there are of flags that have a say in the reply.
+pub const WANTED_MAX: usize = 9;
 
 /// Why a line was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

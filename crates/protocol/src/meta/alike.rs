@@ -31,12 +31,14 @@ struct Mold<'a> {
 impl<'a> Gets<'a> {
     /// Reads the line that `input` starts with; returns its length, too. `None`: it has not come wholly, is no `mg`, is to be refused or
     /// is not written as nearly all are; [`parse`] reads it. Cost: a line like the one before is not cut into tokens.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, input: &'a [u8]) -> Option<(&Meta<'a>, usize)> {
         let rest = input.strip_prefix(GET)?;
-        let start = &rest[..rest.len().min(KEY_LEN_MAX + 1)];
         // Another control character can be a part of the key, or what ends the line.
-        let key_len = bytes::find_at_most(start, b' ').filter(|at| *at > 0 && start[*at] == b' ')?;
+        let key_len = bytes::find_at_most(rest, b' ').filter(|at| rest[*at] == b' ')?;
+        if key_len == 0 || key_len > KEY_LEN_MAX {
+            return None;
+        }
         let (key, behind) = rest.split_at(key_len);
         let len = match self.fit(behind) {
             Some(len) => GET.len() + key_len + len,
@@ -48,7 +50,7 @@ impl<'a> Gets<'a> {
     }
 
     /// The length of what is behind the key, if it is like that of the line before.
-    #[inline]
+    #[inline(always)]
     fn fit(&mut self, behind: &'a [u8]) -> Option<usize> {
         let mold = self.mold.as_mut()?;
         let len = mold.behind_key.len();
@@ -59,7 +61,7 @@ impl<'a> Gets<'a> {
         if !mold.opaque_is_last {
             return Some(len);
         }
-        let opaque_len = bytes::find_at_most(&rest[..rest.len().min(OPAQUE_LEN_MAX)], b' ')?;
+        let opaque_len = bytes::find_at_most(rest, b' ').filter(|len| *len < OPAQUE_LEN_MAX)?;
         let end_len = match &rest[opaque_len..] {
             [b'\r', b'\n', ..] => 2,
             [b'\n', ..] => 1,

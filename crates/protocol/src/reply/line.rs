@@ -2,7 +2,7 @@
 //! which are a few bytes, takes longer than to write them.
 
 use base64::Engine;
-use scrubjay_base::bytes::copy;
+use scrubjay_base::bytes::{FEW, copy_few};
 use scrubjay_base::number::{SHORT_BELOW, append, short_digits};
 
 use crate::meta::BASE64;
@@ -54,8 +54,19 @@ impl<'o> Line<'o> {
     /// Bytes.
     #[inline]
     pub fn bytes(self, bytes: &[u8]) -> Line<'o> {
+        if bytes.len() > FEW {
+            return self.many_bytes(bytes);
+        }
         let (to, left) = self.0.split_at_mut_checked(bytes.len()).expect(NO_ROOM);
-        copy(to, bytes);
+        copy_few(to, bytes);
+        Line(left)
+    }
+
+    /// As [`Line::bytes`]. A call, so that who makes it has none to get ready for where the bytes are few.
+    #[inline(never)]
+    pub fn many_bytes(self, bytes: &[u8]) -> Line<'o> {
+        let (to, left) = self.0.split_at_mut_checked(bytes.len()).expect(NO_ROOM);
+        to.copy_from_slice(bytes);
         Line(left)
     }
 
@@ -93,10 +104,9 @@ impl<'o> Line<'o> {
 }
 
 /// How long a key of so many bytes is in a line at most.
-#[inline]
 pub const fn key_len_max(key_len: usize) -> usize {
-    // Four letters for each three bytes that are begun, and the ` b`.
-    key_len + key_len / 3 + 5
+    // More than four letters for each three bytes that are begun, and the ` b`.
+    2 * key_len + 4
 }
 
 #[cfg(test)]

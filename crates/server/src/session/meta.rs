@@ -4,7 +4,8 @@ use scrubjay_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, StoreMode, StoreOutcome, Why, Win,
 };
 use scrubjay_net::Output;
-use scrubjay_protocol::meta::{self, Gets, Meta, Refused, SetMode, Verb};
+use scrubjay_protocol::limits::OPAQUE_LEN_MAX;
+use scrubjay_protocol::meta::{self, Gets, Meta, Refused, SetMode, Verb, WANTED_MAX};
 use scrubjay_protocol::reply::{self, Line, NUMBER_LEN_MAX, key_len_max};
 
 use super::replies::Replies;
@@ -14,7 +15,7 @@ use crate::stats::Counter;
 use crate::watch::Stream;
 
 /// Look-ups that were answered one after the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Run {
     /// How many.
     pub(super) count: usize,
@@ -37,25 +38,20 @@ pub(super) fn get_run(
     most: usize,
 ) -> Run {
     let mut gets = Gets::default();
-    let mut run = Run {
-        fetched,
-        ..Run::default()
-    };
-    if context.is_restricted() || context.is_told(Stream::RawCommands.bit()) {
-        return run;
-    }
+    let (mut count, mut len, mut last, mut fetched) = (0, 0, 0, fetched);
+    let is_open = !context.is_restricted() && !context.is_told(Stream::RawCommands.bit());
     let mut replies = Replies::new(output);
-    while run.count < most {
-        let rest = &input[run.len..];
-        if run.len >= run.fetched {
-            run.fetched = run.len + ahead::fetch_gets(context.worker, rest);
+    while is_open && count < most {
+        let rest = &input[len..];
+        if len >= fetched {
+            fetched = len + ahead::fetch_gets(context.worker, rest);
         }
         // Whoever goes on with a line that is not read here takes it up anew.
         let is_measured = context.is_due();
         if is_measured {
             context.counters.observed.take_up(context.shared);
         }
-        let Some((meta, len)) = gets.read(rest) else {
+        let Some((meta, line_len)) = gets.read(rest) else {
             break;
         };
         answer_get(context, meta, &mut replies);
@@ -63,15 +59,18 @@ pub(super) fn get_run(
             context.counters.observed.answered(context.shared, context.now);
         }
         replies.expect_more();
-        run.count += 1;
-        run.last = run.len;
-        run.len += len;
+        (count, last, len) = (count + 1, len, len + line_len);
         if replies.len() >= OUTPUT_PER_CALL {
             break;
         }
     }
-    context.counters.add_many(Counter::CmdMeta, run.count as u64);
-    run
+    context.counters.add_many(Counter::CmdMeta, count as u64);
+    Run {
+        count,
+        len,
+        last,
+        fetched,
+    }
 }
 
 /// `mg`
@@ -83,7 +82,52 @@ pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<Pi
 }
 
 fn answer_get(context: &mut Context<'_>, meta: &Meta<'_>, replies: &mut Replies<'_>) {
-    let hit = context.get(&Get {
+    let hit = &match is_plain(meta) {
+        true => context.get(&Get {
+            leases: true,
+            ..Get::key(meta.key.bytes())
+        }),
+        false => look_up(context, meta),
+    };
+    let Some(hit) = hit else {
+        context.note_miss(meta.key.bytes());
+        if !meta.quiet {
+            replies.write(room_of(meta), |line| answer_without_item(*b"EN", meta, line));
+        }
+        return;
+    };
+    // `C`: who has this version already does not get it again.
+    let with_value = meta.return_value && meta.compare_cas.is_none_or(|cas| cas != hit.cas);
+    let copied = Replies::copied(hit).filter(|_| with_value);
+    let room = room_of(meta) + copied.map_or(0, |value| value.len() + 2);
+    replies.write(room, |line| {
+        let line = match with_value {
+            true => line.push(*b"VA ").number(hit.value_len() as u64),
+            false => line.push(*b"HD"),
+        };
+        let flags = meta.wanted().iter();
+        let line = flags.fold(line, |line, letter| encode_hit_flag(meta, hit, *letter, line));
+        let line = encode_lease(hit, line).push(*b"\r\n");
+        match copied {
+            Some(value) => line.bytes(value).push(*b"\r\n"),
+            None => line,
+        }
+    });
+    if with_value && copied.is_none() {
+        replies.push_value(hit);
+    }
+}
+
+/// Whether it asks for no more than what there is. Nearly all do.
+#[inline]
+fn is_plain(meta: &Meta<'_>) -> bool {
+    meta.exptime.is_none() && meta.vivify.is_none() && meta.recache_below.is_none() && !meta.no_bump
+}
+
+/// Looks up with all that a line may ask for.
+#[inline(never)]
+fn look_up<'c>(context: &'c mut Context<'_>, meta: &Meta<'_>) -> Option<Hit<'c>> {
+    context.get(&Get {
         // As memcached: what a look-up creates is not marked as binary.
         key_is_binary: false,
         touch: meta.exptime,
@@ -97,34 +141,7 @@ fn answer_get(context: &mut Context<'_>, meta: &Meta<'_>, replies: &mut Replies<
         new_cas: meta.new_cas,
         leases: true,
         ..Get::key(meta.key.bytes())
-    });
-    let Some(hit) = hit else {
-        context.note_miss(meta.key.bytes());
-        if !meta.quiet {
-            replies.write(room_of(meta), |line| answer_without_item(*b"EN", meta, line));
-        }
-        return;
-    };
-    // `C`: who has this version already does not get it again.
-    let with_value = meta.return_value && meta.compare_cas.is_none_or(|cas| cas != hit.cas);
-    let copied = Replies::copied(&hit).filter(|_| with_value);
-    let room = room_of(meta) + copied.map_or(0, |value| value.len() + 2);
-    replies.write(room, |line| {
-        let line = match with_value {
-            true => line.push(*b"VA ").number(hit.value_len() as u64),
-            false => line.push(*b"HD"),
-        };
-        let flags = meta.wanted().iter();
-        let line = flags.fold(line, |line, letter| encode_hit_flag(meta, &hit, *letter, line));
-        let line = encode_lease(&hit, line).push(*b"\r\n");
-        match copied {
-            Some(value) => line.bytes(value).push(*b"\r\n"),
-            None => line,
-        }
-    });
-    if with_value && copied.is_none() {
-        replies.push_value(&hit);
-    }
+    })
 }
 
 /// What a line takes at most but for its flags: `VA ` and a number, what is said of leases, the end.
@@ -136,8 +153,7 @@ const FLAG_LEN_MAX: usize = 2 + NUMBER_LEN_MAX;
 /// Room for any reply's line.
 #[inline]
 fn room_of(meta: &Meta<'_>) -> usize {
-    let flags = meta.wanted().len() * FLAG_LEN_MAX;
-    PLAIN_LEN_MAX + flags + meta.opaque.len() + key_len_max(meta.key.bytes().len())
+    PLAIN_LEN_MAX + WANTED_MAX * FLAG_LEN_MAX + OPAQUE_LEN_MAX + key_len_max(meta.key.bytes().len())
 }
 
 /// One of the flags that are asked for. A function of its own: in a loop the compiler would get ready for all of them in advance.

@@ -319,11 +319,12 @@ fn shut_down(context: &Context<'_>, mode: &[u8], line_len: usize, out: &mut Vec<
 
 fn has_long_key(keys: &[u8]) -> bool {
     let mut rest = keys;
-    while let Some((key, after)) = next_token(rest) {
-        if key.len() > KEY_LEN_MAX {
-            return true;
+    // A long key fills a window of this length. Where there is a blank in it, none begins before that; most bytes are not looked at.
+    while let Some(window) = rest.get(..=KEY_LEN_MAX) {
+        match window.iter().rposition(|&byte| byte == b' ') {
+            Some(blank) => rest = &rest[blank + 1..],
+            None => return true,
         }
-        rest = after;
     }
     false
 }
@@ -453,13 +454,14 @@ fn handle_keys(
 
 #[inline]
 fn answer_key(context: &mut Context<'_>, order: Keys, key: &[u8], replies: &mut Replies<'_>) {
-    let Some(hit) = context.get(&Get {
+    let hit = context.get(&Get {
         touch: order.touch,
         ..Get::key(key)
-    }) else {
+    });
+    let Some(hit) = &hit else {
         return context.note_miss(key);
     };
-    let copied = Replies::copied(&hit);
+    let copied = Replies::copied(hit);
     let room = reply::value_head_len_max(key.len()) + copied.map_or(0, |value| value.len() + 2);
     replies.write(room, |line| {
         let line = reply::value_head(
@@ -475,7 +477,7 @@ fn answer_key(context: &mut Context<'_>, order: Keys, key: &[u8], replies: &mut 
         }
     });
     if copied.is_none() {
-        replies.push_value(&hit);
+        replies.push_value(hit);
     }
 }
 
@@ -906,6 +908,42 @@ impl Order {
     fn answer_bad_chunk(&self, out: &mut Vec<u8>) {
         if !matches!(self.answer, Answer::Classic { noreply: true }) {
             reply::line(out, reply::BAD_CHUNK);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KEY_LEN_MAX, has_long_key};
+
+    #[test]
+    fn a_key_that_is_too_long_is_seen_wherever_it_is() {
+        for len in [
+            1,
+            7,
+            KEY_LEN_MAX - 1,
+            KEY_LEN_MAX,
+            KEY_LEN_MAX + 1,
+            3 * KEY_LEN_MAX,
+        ] {
+            for (before, behind) in [
+                (0, 0),
+                (1, 0),
+                (0, 1),
+                (249, 30),
+                (250, 251),
+                (251, 250),
+                (700, 1),
+            ] {
+                let blanks = [before, behind].map(|count| " k ".repeat(count));
+                let keys = format!("{} {} {}", blanks[0], "k".repeat(len), blanks[1]);
+                assert_eq!(
+                    has_long_key(keys.as_bytes()),
+                    len > KEY_LEN_MAX,
+                    "{before} {len} {behind}"
+                );
+            }
+            assert_eq!(has_long_key("k".repeat(len).as_bytes()), len > KEY_LEN_MAX);
         }
     }
 }
