@@ -3,35 +3,59 @@
 /// Where `byte` is first. Eight bytes at a time.
 #[inline]
 pub fn find(bytes: &[u8], byte: u8) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 0xff;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (number, &word) in words.iter().enumerate() {
-        let unlike = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
-        // The lowest high bit that is set stands for the first byte without a difference; only those above it may be wrong.
-        let like = unlike.wrapping_sub(ONES) & !unlike & (ONES << 7);
-        if like != 0 {
-            return Some(number * 8 + like.trailing_zeros() as usize / 8);
-        }
-    }
-    let rest = rest.iter().position(|&other| other == byte)?;
-    Some(words.len() * 8 + rest)
+    let eight = |word: &[u8; 8]| {
+        let unlike = u64::from_le_bytes(*word) ^ (ONES * u64::from(byte));
+        lowest(unlike.wrapping_sub(ONES) & !unlike)
+    };
+    find_by(bytes, eight, |other| other == byte)
 }
 
-/// Where the first byte is that is no more than `most`, which is below 127. Eight bytes at a time.
-#[inline]
+/// Where the first byte is that is no more than `most`, which is below 127. Eight bytes at a time; of those that are among the first
+/// sixteen, without a loop.
+#[inline(always)]
 pub fn find_at_most(bytes: &[u8], most: u8) -> Option<usize> {
     debug_assert!(most < 127, "the comparison needs the highest bit");
-    const ONES: u64 = u64::MAX / 0xff;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (number, &word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(word);
-        // As in `find`: the lowest bit is right.
-        let low = word.wrapping_sub(ONES * u64::from(most + 1)) & !word & (ONES << 7);
-        if low != 0 {
-            return Some(number * 8 + low.trailing_zeros() as usize / 8);
+    let eight = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        lowest(word.wrapping_sub(ONES * u64::from(most + 1)) & !word)
+    };
+    #[inline(never)]
+    fn further(bytes: &[u8], eight: impl Fn(&[u8; 8]) -> Option<usize>, most: u8) -> Option<usize> {
+        find_by(bytes, eight, |byte| byte <= most)
+    }
+    if let Some((start, _)) = bytes.split_first_chunk::<16>()
+        && let ([first, second], _) = start.as_chunks()
+        && let Some(at) = eight(first).or_else(|| eight(second).map(|at| 8 + at))
+    {
+        return Some(at);
+    }
+    further(bytes, eight, most)
+}
+
+const ONES: u64 = u64::MAX / 0xff;
+
+/// The number of the first byte whose highest bit is set. Where a byte has borrowed from the next, that one's may be wrong, and so those
+/// behind the first mean nothing.
+#[inline(always)]
+fn lowest(bits: u64) -> Option<usize> {
+    let high = bits & (ONES << 7);
+    (high != 0).then(|| high.trailing_zeros() as usize / 8)
+}
+
+/// Where the first byte is that `one` is looking for, and `eight` among so many.
+#[inline(always)]
+fn find_by(
+    bytes: &[u8],
+    eight: impl Fn(&[u8; 8]) -> Option<usize>,
+    one: impl Fn(u8) -> bool,
+) -> Option<usize> {
+    let (words, rest) = bytes.as_chunks();
+    for (number, word) in words.iter().enumerate() {
+        if let Some(at) = eight(word) {
+            return Some(number * 8 + at);
         }
     }
-    let rest = rest.iter().position(|&byte| byte <= most)?;
+    let rest = rest.iter().position(|&byte| one(byte))?;
     Some(words.len() * 8 + rest)
 }
 
@@ -60,22 +84,51 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
         return false;
     }
-    // The first and the last of them may overlap.
     match one.len() {
-        4..=7 => one.first_chunk::<4>() == other.first_chunk() && one.last_chunk::<4>() == other.last_chunk(),
-        8..=16 => {
-            one.first_chunk::<8>() == other.first_chunk() && one.last_chunk::<8>() == other.last_chunk()
-        }
-        17..=32 => {
-            one.first_chunk::<16>() == other.first_chunk() && one.last_chunk::<16>() == other.last_chunk()
-        }
-        _ => one == other,
+        33.. | ..4 => one == other,
+        17.. => same_ends::<16>(one, other),
+        8.. => same_ends::<8>(one, other),
+        4.. => same_ends::<4>(one, other),
     }
+}
+
+/// Whether the first and the last bytes of both are the same, which may overlap. Both have so many at least.
+#[inline(always)]
+fn same_ends<const LEN: usize>(one: &[u8], other: &[u8]) -> bool {
+    // By index: that the end of a slice is no null pointer, the compiler does not know.
+    let first = |bytes| <[u8]>::as_chunks::<LEN>(bytes).0[0];
+    first(one) == first(other) && first(&one[one.len() - LEN..]) == first(&other[other.len() - LEN..])
+}
+
+/// More bytes than these are copied by a function for many.
+pub const FEW: usize = 32;
+
+/// Copies `from`, at most [`FEW`], to `to`, which has as many bytes.
+#[inline]
+pub fn copy_few(to: &mut [u8], from: &[u8]) {
+    assert!(from.len() <= FEW && to.len() == from.len());
+    match from.len() {
+        17.. => copy_ends::<16>(to, from),
+        8.. => copy_ends::<8>(to, from),
+        4.. => copy_ends::<4>(to, from),
+        2.. => copy_ends::<2>(to, from),
+        1 => to[0] = from[0],
+        0 => {}
+    }
+}
+
+/// Copies the first and the last bytes, which may overlap, and so all. Both have so many at least.
+#[inline(always)]
+fn copy_ends<const LEN: usize>(to: &mut [u8], from: &[u8]) {
+    let end = from.len() - LEN;
+    let (first, last) = (from.as_chunks::<LEN>().0[0], from[end..].as_chunks::<LEN>().0[0]);
+    to.as_chunks_mut::<LEN>().0[0] = first;
+    to[end..].as_chunks_mut::<LEN>().0[0] = last;
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{find, find_at_most, last_word, same};
+    use super::{FEW, copy_few, find, find_at_most, last_word, same};
 
     #[test]
     fn the_first_of_its_like_is_found_wherever_it_is() {
@@ -128,6 +181,16 @@ mod tests {
                 other[at] ^= 0x80;
                 assert!(!same(&one, &other), "{len} bytes, the {at}th");
             }
+        }
+    }
+
+    #[test]
+    fn as_many_bytes_as_there_are_are_copied() {
+        for len in 0..=FEW as u8 {
+            let from: Vec<u8> = (1..=len).collect();
+            let mut to = vec![0; from.len()];
+            copy_few(&mut to, &from);
+            assert_eq!(to, from);
         }
     }
 }

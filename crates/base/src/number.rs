@@ -77,26 +77,36 @@ fn split(value: &[u8]) -> Option<(bool, u64)> {
     Some((negative, number))
 }
 
+/// Numbers below this one are short: they have four digits at most.
+pub const SHORT_BELOW: u64 = 10_000;
+
 /// Appends a decimal number. Most are small: those are no loop.
 #[inline]
 pub fn append(out: &mut Vec<u8>, number: u64) {
     match number {
         0..10 => out.push(b'0' + number as u8),
-        10..10_000 => append_short(out, number as u32),
+        10..SHORT_BELOW => {
+            let (digits, len) = short_digits(number as u32);
+            let end = out.len() + len;
+            out.extend_from_slice(&digits);
+            out.truncate(end);
+        }
         _ => append_long(out, number),
     }
 }
 
-/// Appends a number below 10,000: all four digits, of which those that lead are shifted out.
+/// The digits of a number below [`SHORT_BELOW`], and how many they are; what is behind them means nothing.
 #[inline]
-fn append_short(out: &mut Vec<u8>, number: u32) {
-    let digits =
-        [number / 1000, number / 100 % 10, number / 10 % 10, number % 10].map(|digit| b'0' + digit as u8);
-    let len = 1 + usize::from(number >= 10) + usize::from(number >= 100) + usize::from(number >= 1000);
-    let word = u32::from_le_bytes(digits) >> (8 * (digits.len() - len));
-    let end = out.len() + len;
-    out.extend_from_slice(&word.to_le_bytes());
-    out.truncate(end);
+pub fn short_digits(number: u32) -> ([u8; 4], usize) {
+    debug_assert!(u64::from(number) < SHORT_BELOW);
+    // A byte each, the first digit in the lowest. Two by two: a tenth of what is below a hundred is a product and a shift.
+    let pairs = (number / 100) | ((number % 100) << 16);
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f;
+    let digits = tens | ((pairs - tens * 10) << 8);
+    // Those that lead are shifted out, but for the last.
+    let leading = (digits | (1 << 24)).trailing_zeros() / 8;
+    let word = (digits | 0x3030_3030) >> (8 * leading);
+    (word.to_le_bytes(), 4 - leading as usize)
 }
 
 fn append_long(out: &mut Vec<u8>, number: u64) {

@@ -144,8 +144,8 @@ impl Found<'_> {
     }
 
     /// Notes that the item was read. Nothing is written when there is nothing new to say.
-    #[inline]
-    pub(crate) fn note_read(&self, random: u64) {
+    #[inline(always)]
+    pub(crate) fn note_read(&self, random: impl FnOnce() -> u64) {
         let heat = self.slot.heat.raised(random);
         if heat != self.slot.heat {
             self.line.note_heat(self.slot_index, self.slot, heat);
@@ -296,7 +296,6 @@ impl Index {
     }
 
     /// Looks `key` up without a lock. The result was true at one moment during the call.
-    #[inline]
     pub(crate) fn find<'a>(&self, heap: &'a Heap, hash: KeyHash, key: &[u8]) -> Option<Found<'a>> {
         let (mut page, mut geometry) = self.page_of(heap, hash);
         loop {
@@ -313,6 +312,39 @@ impl Index {
                 Look::Moved => {}
             }
             (page, geometry) = self.page_of(heap, hash);
+        }
+    }
+
+    /// As [`Index::find`], but a glance at the home line only: at no slot or the first whose tag is the key's. Most often that is
+    /// enough. There is no loop, so the processor keeps in its registers what is found, not what another round would need.
+    #[inline(always)]
+    pub(crate) fn glance<'a>(&self, heap: &'a Heap, hash: KeyHash, key: &[u8]) -> Glance<'a> {
+        let home = &self.page_of(heap, hash).0[hash.home()];
+        let Some(seen) = home.try_read().filter(|seen| !seen.moved()) else {
+            return Glance::Unclear;
+        };
+        let like = home.like(hash.tag());
+        let Some(slot_index) = like.first() else {
+            return match seen.overflow() == 0 && home.unchanged(seen) {
+                true => Glance::Absent,
+                false => Glance::Unclear,
+            };
+        };
+        let Some(slot) = home.slot(slot_index).filter(|_| home.unchanged(seen)) else {
+            return Glance::Unclear;
+        };
+        match item_at(heap, slot.location, key) {
+            Some(item) => Glance::Found(Found {
+                item,
+                location: slot.location,
+                home,
+                seen,
+                line: home,
+                place: Place::Home,
+                slot_index,
+                slot,
+            }),
+            None => Glance::Unclear,
         }
     }
 
@@ -357,6 +389,14 @@ enum Look<'a> {
     Moved,
 }
 
+/// What a glance at one home line found.
+pub(crate) enum Glance<'a> {
+    Found(Found<'a>),
+    Absent,
+    /// It takes more than a glance.
+    Unclear,
+}
+
 /// The overflow lines whose bits are set. Most often there is none.
 #[inline]
 fn overflow_lines(overflow: u32) -> impl Iterator<Item = usize> {
@@ -370,23 +410,18 @@ fn overflow_lines(overflow: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-#[inline]
 fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key: &[u8]) -> Look<'a> {
     let home = &page[hash.home()];
     let seen = home.read();
     if seen.moved() {
         return Look::Moved;
     }
-    let tag = hash.tag();
-    for (slot_index, slot) in home.matches(tag) {
+    for (slot_index, slot) in home.matches(hash.tag()) {
         // Only after this is the pair of location and tag known to be one slot's.
         if !home.unchanged(seen) {
             return Look::Changed;
         }
-        // It is fetched along with the key: what a reader does before it comes to the value orders memory accesses.
-        heap.prefetch_value(slot.location);
-        let item = heap.item(slot.location);
-        if item.has_key(key) {
+        if let Some(item) = item_at(heap, slot.location, key) {
             return Look::Found(Found {
                 item,
                 location: slot.location,
@@ -426,6 +461,15 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
     } else {
         Look::Changed
     }
+}
+
+/// The item at this location, of a slot that is known to be one's, if it has this key.
+#[inline(always)]
+fn item_at<'a>(heap: &'a Heap, location: Location, key: &[u8]) -> Option<ItemRef<'a>> {
+    // It is fetched along with the key: what a reader does before it comes to the value orders memory accesses.
+    heap.prefetch_value(location);
+    let item = heap.item(location);
+    item.has_key(key).then_some(item)
 }
 
 impl<'a> Locked<'a> {
@@ -529,7 +573,7 @@ impl<'a> Locked<'a> {
     }
 
     /// Notes that the key's item was read.
-    pub(crate) fn note_read(&self, entry: &Entry<'_>, random: u64) {
+    pub(crate) fn note_read(&self, entry: &Entry<'_>, random: impl FnOnce() -> u64) {
         let heat = entry.heat.raised(random);
         if heat != entry.heat {
             let line = match entry.place {

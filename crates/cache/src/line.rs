@@ -136,17 +136,36 @@ impl Heat {
         Heat { hit: false, ..self }
     }
 
-    /// The heat after one more read; beyond 8 reads a level stands for several, and `random` says whether it is reached.
-    pub(crate) fn raised(self, random: u64) -> Heat {
+    /// The heat after one more read; beyond 8 reads a level stands for several, and `random`, asked only then, says whether it is
+    /// reached.
+    #[inline(always)]
+    pub(crate) fn raised(self, random: impl FnOnce() -> u64) -> Heat {
         let level = usize::from(self.level);
         let step = LEVEL_READS
             .get(level + 1)
             .map_or(0, |next| u64::from(next - LEVEL_READS[level]));
-        let rises = step > 0 && random & (step - 1) == 0;
+        let rises = match step {
+            0 => false,
+            1 => true,
+            _ => random() & (step - 1) == 0,
+        };
         Heat {
             level: self.level + u16::from(rises),
             hit: true,
         }
+    }
+}
+
+/// Slots of a line: of the slot 4 * n + m, the bit 16 * m + n.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Like(u64);
+
+impl Like {
+    /// One of them, by its number.
+    #[inline]
+    pub(crate) fn first(self) -> Option<usize> {
+        let bit = self.0.trailing_zeros() as usize;
+        (self.0 != 0).then_some(bit % 16 * 4 + bit / 16)
     }
 }
 
@@ -195,15 +214,21 @@ impl Line {
         );
     }
 
+    /// What the line's header says, unless somebody is changing the line.
+    #[inline]
+    pub(crate) fn try_read(&self) -> Option<Seen> {
+        // Pairs with the Release stores in `change` and `drop`.
+        let header = self.header.load(Ordering::Acquire);
+        (header & VERSION_ONE == 0).then_some(Seen(header))
+    }
+
     /// Waits until nobody changes the line and returns what its header says.
     #[inline]
     pub(crate) fn read(&self) -> Seen {
         let mut spins = 0;
         loop {
-            // Pairs with the Release stores in `change` and `drop`.
-            let header = self.header.load(Ordering::Acquire);
-            if header & VERSION_ONE == 0 {
-                return Seen(header);
+            if let Some(seen) = self.try_read() {
+                return seen;
             }
             wait(&mut spins);
         }
@@ -219,27 +244,29 @@ impl Line {
     /// The slots whose tag is `tag`. To be believed only under the lock or after [`Line::unchanged`].
     #[inline]
     pub(crate) fn matches(&self, tag: u16) -> impl Iterator<Item = (usize, Slot)> + '_ {
+        let mut like = self.like(tag);
+        std::iter::from_fn(move || {
+            while let Some(index) = like.first() {
+                like.0 &= like.0 - 1;
+                // Under a lock-free read it may be another by now.
+                if let Some(slot) = self.slot(index).filter(|slot| slot.tag == tag) {
+                    return Some((index, slot));
+                }
+            }
+            None
+        })
+    }
+
+    /// Which slots seem to be filled and to have this tag. To be believed as [`Line::matches`].
+    #[inline]
+    pub(crate) fn like(&self, tag: u16) -> Like {
         // All metas are compared before one is looked at: where a match is found cannot be foretold, and a processor that
         // foretells it wrongly waits for memory when it could have been at the next request. The fewer steps wait for the line,
         // the more of the next request a processor has room for meanwhile.
         let pair = |number: usize| u64::from(self.metas[number].load(Ordering::Relaxed));
         let [first, second] = [0, 2].map(|number| like_tag(pair(number) | (pair(number + 1) << 32), tag));
         let last = like_tag(pair(4), tag) & u64::from(u32::MAX);
-        // Of the slots 4 * n + m, the bit 16 * m + n.
-        let mut set = first | (second << 1) | (last << 2);
-        std::iter::from_fn(move || {
-            while set != 0 {
-                let bit = set.trailing_zeros() as usize;
-                set &= set - 1;
-                let index = bit % 16 * 4 + bit / 16;
-                let slot = Slot::decode(self.locations[index].load(Ordering::Relaxed), self.meta(index));
-                // Under a lock-free read it may be another by now.
-                if let Some(slot) = slot.filter(|slot| slot.tag == tag) {
-                    return Some((index, slot));
-                }
-            }
-            None
-        })
+        Like(first | (second << 1) | (last << 2))
     }
 
     /// The slot that holds this location. To be believed as [`Line::matches`].

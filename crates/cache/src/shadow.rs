@@ -168,7 +168,7 @@ impl Shadow {
         self.expire(tick);
         match self.items.get_mut(&hash) {
             Some(item) => {
-                item.heat = item.heat.raised(0);
+                item.heat = item.heat.raised(|| 0);
                 true
             }
             None => false,

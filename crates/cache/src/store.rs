@@ -490,13 +490,7 @@ impl Worker {
             };
             // Pinned, so that the old bytes stay while memory for the new ones is found.
             let (location, heat) = (found.location, found.heat());
-            let old_value: Vec<PinnedSlice> = Value {
-                item: found.item,
-                location,
-                member: &self.member,
-            }
-            .pins()
-            .collect();
+            let old_value: Vec<PinnedSlice> = Value::new(found.item, location, &self.member).pins().collect();
             let mut parts: Vec<&[u8]> = old_value.iter().map(AsRef::as_ref).collect();
             let added = addition.slices();
             if store.mode == StoreMode::Append {
@@ -596,11 +590,7 @@ impl Worker {
                 break ArithOutcome::Exists;
             }
             // Digits beyond the first piece are too many for any number.
-            let value = Value {
-                item: found.item,
-                location,
-                member: &self.member,
-            };
+            let value = Value::new(found.item, location, &self.member);
             let start = value.slices().next().filter(|_| old_len <= ARITH_VALUE_MAX);
             let number = start.and_then(parse_u64);
             let Some(number) = number else {

@@ -12,6 +12,8 @@ use crate::worker::Member;
 #[derive(Debug)]
 pub(crate) struct Value<'w> {
     pub(crate) item: ItemRef<'w>,
+    /// All of it, unless it is in pieces.
+    in_one: Option<&'w [u8]>,
     pub(crate) location: Location,
     pub(crate) member: &'w Arc<Member>,
 }
@@ -47,10 +49,20 @@ impl Drop for Pinned {
 }
 
 impl<'w> Value<'w> {
+    #[inline(always)]
+    pub(crate) fn new(item: ItemRef<'w>, location: Location, member: &'w Arc<Member>) -> Value<'w> {
+        Value {
+            item,
+            in_one: item.value_in_one(),
+            location,
+            member,
+        }
+    }
+
     fn parts(&self) -> impl Iterator<Item = (Location, &'w [u8])> {
         let item = self.item;
         let heap = &self.member.cache().heap;
-        let whole = item.value_in_one().map(|value| (self.location, value));
+        let whole = self.in_one.map(|value| (self.location, value));
         let pieces = whole.is_none().then(|| {
             item.pieces()
                 .map(move |piece| (piece.location, heap.item(piece.location).piece_bytes()))
@@ -80,8 +92,18 @@ impl<'w> Value<'w> {
 
 impl Hit<'_> {
     /// Length of the value in bytes.
+    #[inline]
     pub fn value_len(&self) -> usize {
-        self.value.item.value_len()
+        match self.value.in_one {
+            Some(value) => value.len(),
+            None => self.value.item.value_len(),
+        }
+    }
+
+    /// The whole value, unless it lies in several pieces, as only large ones do.
+    #[inline]
+    pub fn in_one(&self) -> Option<&[u8]> {
+        self.value.in_one
     }
 
     /// The value's pieces in order; one for all but large values.
@@ -92,11 +114,10 @@ impl Hit<'_> {
     /// Copies the value to the end of `out`.
     #[inline]
     pub fn append_to(&self, out: &mut Vec<u8>) {
-        let item = self.value.item;
-        if !item.is_chained() {
-            return out.extend_from_slice(item.inline_value());
+        match self.value.in_one {
+            Some(value) => out.extend_from_slice(value),
+            None => self.slices().for_each(|slice| out.extend_from_slice(slice)),
         }
-        self.slices().for_each(|slice| out.extend_from_slice(slice));
     }
 
     /// The value's pieces, each kept readable until dropped, for sending without a copy. Cost: one atomic addition each.

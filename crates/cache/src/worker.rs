@@ -13,7 +13,7 @@ use crate::api::{
 };
 use crate::cache::Cache;
 use crate::expiry::{TICKS_PER_SEC, deadline, is_expired, tick, ttl_secs};
-use crate::index::{Entry, Found, KeyHash, Locked};
+use crate::index::{Entry, Found, Glance, KeyHash, Locked};
 use crate::item::{Header, ItemRef, NEVER, PIECE_HEADER};
 use crate::ledger;
 use crate::line::{Heat, Location};
@@ -81,25 +81,34 @@ const PAGES_PER_LOOK: usize = 1;
 /// Times a worker waits for the index at most: as long as others may be without a processor.
 const INDEX_WAITS_MAX: usize = 20_000;
 
+/// What a look-up has come to: a live item as it was at one moment, or what one died of that nobody has noticed.
+type Looked<'a> = Result<(Found<'a>, Header), Option<Cause>>;
+
 impl Cache {
     /// A consistent snapshot of the live item under `key`, or what one died of that nobody has noticed.
-    #[inline]
-    fn look(&self, hash: KeyHash, key: &[u8]) -> Result<(Found<'_>, Header), Option<Cause>> {
+    fn look(&self, hash: KeyHash, key: &[u8]) -> Looked<'_> {
         loop {
-            let found = self.index.find(&self.heap, hash, key).ok_or(None)?;
-            let header = found.item.header();
-            // Asked before it is known that the slot was still there: once a flush is worked off, nobody can tell any more
-            // that an item of that time was flushed.
-            // For the time it is the other way round: by one from before, an item that came later could be dead to others.
-            let death = self.death(found.location, header.deadline, self.tick());
-            if !found.unchanged() {
-                continue;
-            }
-            return match death {
-                None => Ok((found, header)),
-                cause => Err(cause),
+            let Some(found) = self.index.find(&self.heap, hash, key) else {
+                return Err(None);
             };
+            if let Some(looked) = self.look_at(found) {
+                return looked;
+            }
         }
+    }
+
+    /// Whether what was found is alive; `None` if somebody changed its line meanwhile.
+    #[inline(always)]
+    fn look_at<'a>(&self, found: Found<'a>) -> Option<Looked<'a>> {
+        let header = found.item.header();
+        // Asked before it is known that the slot was still there: once a flush is worked off, nobody can tell any more
+        // that an item of that time was flushed.
+        // For the time it is the other way round: by one from before, an item that came later could be dead to others.
+        let death = self.death(found.location, header.deadline, self.tick());
+        found.unchanged().then_some(match death {
+            None => Ok((found, header)),
+            cause => Err(cause),
+        })
     }
 }
 
@@ -168,7 +177,7 @@ impl Worker {
 
     /// Looks `key` up, with the side effects that `get` asks for. `None` is a miss (with `vivify`: a miss that could not
     /// be filled for want of memory). Cost: two cache misses at most, no lock unless `get` changes the item.
-    #[inline]
+    #[inline(always)]
     pub fn get(&mut self, get: &Get<'_>) -> Option<Hit<'_>> {
         let cache = &*self.member.cache;
         if !get.note_later || self.reads.is_full() {
@@ -177,30 +186,62 @@ impl Worker {
         }
         let hash = cache.index.hash(get.key);
         cache.tally(self.member.index).reads.add(1);
-        let looked = cache.look(hash, get.key);
-        if let Err(death) = looked {
-            cache.tally(self.member.index).note_miss(death);
-        }
-        let seen = looked.ok();
-        cache.eviction.note(hash, self.tick(), || {
-            let size = |item: ItemRef<'_>| cache.whole_len(item) as u32;
-            Event::Read(
-                seen.as_ref()
-                    .map(|(found, seen)| (size(found.item), seen.deadline)),
-            )
-        });
-        match seen {
-            None if get.vivify.is_none() => return None,
-            Some((found, seen)) if get.touch.is_none() && !self.wants_win(get, &seen) => {
-                let is_for_later = get.note_later && !get.no_bump && self.reads.push(found.mark(hash));
-                if !get.no_bump && !is_for_later {
-                    self.note_read(&found);
+        match cache.index.glance(&cache.heap, hash, get.key) {
+            Glance::Found(found) => {
+                if let Some(Ok((found, seen))) = cache.look_at(found) {
+                    return self.get_found(get, hash, &found, &seen);
                 }
-                return Some(self.hit(found.item, found.location, &seen));
             }
-            _ => {}
+            Glance::Absent if get.vivify.is_none() => {
+                self.note_miss(hash, None);
+                return None;
+            }
+            Glance::Absent | Glance::Unclear => {}
         }
-        self.get_locked(get, hash)
+        self.get_elsewhere(*get, hash)
+    }
+
+    /// As [`Worker::get`], where a glance is not enough. `get` is a copy, here and below, so that [`Worker::get`] has none in memory.
+    #[inline(never)]
+    fn get_elsewhere(&self, get: Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
+        match self.member.cache.look(hash, get.key) {
+            Ok((found, seen)) => self.get_found(&get, hash, &found, &seen),
+            Err(death) => {
+                self.note_miss(hash, death);
+                get.vivify.and_then(|_| self.get_locked(get, hash))
+            }
+        }
+    }
+
+    /// Answers with a live item.
+    #[inline(always)]
+    fn get_found<'w>(
+        &'w self,
+        get: &Get<'_>,
+        hash: KeyHash,
+        found: &Found<'w>,
+        seen: &Header,
+    ) -> Option<Hit<'w>> {
+        let cache = &*self.member.cache;
+        cache.eviction.note(hash, self.tick(), || {
+            Event::Read(Some((cache.whole_len(found.item) as u32, seen.deadline)))
+        });
+        if get.touch.is_some() || self.wants_win(get, seen) {
+            return self.get_locked(*get, hash);
+        }
+        let is_for_later = get.note_later && !get.no_bump && self.reads.push(found.mark(hash));
+        if !get.no_bump && !is_for_later {
+            self.note_read(found);
+        }
+        Some(self.hit(found.item, found.location, seen))
+    }
+
+    /// A look-up has found nothing, or what has died of this and nobody has noticed.
+    #[inline]
+    fn note_miss(&self, hash: KeyHash, death: Option<Cause>) {
+        let cache = &*self.member.cache;
+        cache.tally(self.member.index).note_miss(death);
+        cache.eviction.note(hash, self.tick(), || Event::Read(None));
     }
 
     /// Whether the cache is so large that [`Worker::fetch_ahead`] gains more than it takes.
@@ -238,6 +279,7 @@ impl Worker {
     }
 
     /// What a look-up answers, from the state before this access.
+    #[inline(always)]
     fn hit<'w>(&'w self, item: ItemRef<'w>, location: Location, seen: &Header) -> Hit<'w> {
         let ttl = ttl_secs(seen.deadline, self.tick());
         Hit {
@@ -251,24 +293,21 @@ impl Worker {
             win: if seen.win { Win::Taken } else { Win::None },
             key_is_binary: seen.key_is_binary,
             created: false,
-            value: Value {
-                item,
-                location,
-                member: &self.member,
-            },
+            value: Value::new(item, location, &self.member),
         }
     }
 
-    fn get_locked(&self, get: &Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
+    #[inline(never)]
+    fn get_locked(&self, get: Get<'_>, hash: KeyHash) -> Option<Hit<'_>> {
         loop {
             let cache = &*self.member.cache;
             let mut locked = cache.index.lock(&cache.heap, hash);
             let Some(entry) = self.live_entry(&locked, get.key) else {
                 drop(locked);
                 let exptime = get.vivify?;
-                match self.vivify(get, exptime) {
+                match self.vivify(&get, exptime) {
                     Ok((StoreOutcome::Stored { cas, .. }, location)) => {
-                        return self.created(get, exptime, cas, location);
+                        return self.created(&get, exptime, cas, location);
                     }
                     // Somebody else created it in between: that one is looked at.
                     Err(StoreOutcome::NotStored) => continue,
@@ -279,7 +318,7 @@ impl Worker {
             let touched = get.touch.map(|exptime| self.deadline(exptime));
             // What is left of the life decides after the touch, as in memcached.
             let won = self.wants_win(
-                get,
+                &get,
                 &Header {
                     deadline: touched.unwrap_or(seen.deadline),
                     ..seen
@@ -291,7 +330,7 @@ impl Worker {
                 lease: won.then_some((seen.stale, true)),
             };
             if !get.no_bump {
-                locked.note_read(&entry, next_random(&self.random));
+                locked.note_read(&entry, || next_random(&self.random));
             }
             let (item, location) = if self.change_in_place(&mut locked, &entry, &change) {
                 drop(locked);
@@ -330,13 +369,13 @@ impl Worker {
         self.member.cache.epochs.announce_again(self.member.index);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_read(&self, found: &Found<'_>) {
         self.note_access(found.item);
-        found.note_read(next_random(&self.random));
+        found.note_read(|| next_random(&self.random));
     }
 
-    #[inline]
+    #[inline(always)]
     fn note_access(&self, item: ItemRef<'_>) {
         if item.note_access(item.state(), self.secs) {
             let cache = &*self.member.cache;

@@ -11,7 +11,6 @@ use std::ops::RangeInclusive;
 
 use scrubjay_base::number::parse_u64;
 
-use crate::meta::encode_key;
 use crate::reply::{self, Words};
 use crate::tokens::Tokens;
 
@@ -273,12 +272,10 @@ impl Facts<Vec<u8>> {
 
 /// Appends a line of an `mgdump`.
 pub fn encode_get(out: &mut Vec<u8>, key: &[u8], key_is_binary: bool) {
-    out.extend_from_slice(b"mg");
-    let at = out.len();
-    encode_key(out, key, key_is_binary);
-    // It is written as the flag of a reply.
-    out.remove(at + 1);
-    out.extend_from_slice(b"\r\n");
+    let room = b"mg \r\n".len() + reply::key_len_max(key.len());
+    reply::Line::append(out, room, |line| {
+        line.push(*b"mg ").key(key, key_is_binary).push(*b"\r\n")
+    });
 }
 
 /// Appends a line of a `stats cachedump`. A key that would break the line is percent-encoded.

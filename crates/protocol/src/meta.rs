@@ -16,7 +16,7 @@ use crate::tokens::{Tokens, next_token, tokens};
 pub use self::alike::{GET, Gets};
 
 /// As memcached: padding is needed, bits that are left over are not looked at.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
@@ -122,8 +122,8 @@ struct Wanted {
     count: u8,
 }
 
-/// So many letters there are of that kind.
-const WANTED_MAX: usize = 9;
+/// So many letters there are of flags that have a say in the reply.
+pub const WANTED_MAX: usize = 9;
 
 /// Why a line was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -347,19 +347,6 @@ pub fn parse_debug(line: &[u8]) -> Result<(Key<'_>, &[u8]), Words> {
     decode_key(raw_key)
         .map(|key| (key, raw_key))
         .ok_or(reply::BAD_FORMAT)
-}
-
-/// Appends ` k` and a key, as base64 with ` b` behind it if it is binary. A key that would break the line is sent so, too,
-/// whatever it was stored as.
-pub fn encode_key(out: &mut Vec<u8>, key: &[u8], is_binary: bool) {
-    out.extend_from_slice(b" k");
-    let breaks_the_line = || key.iter().any(|byte| matches!(byte, b' ' | b'\n' | 0));
-    if is_binary || breaks_the_line() {
-        out.extend_from_slice(BASE64.encode(key).as_bytes());
-        out.extend_from_slice(b" b");
-    } else {
-        out.extend_from_slice(key);
-    }
 }
 
 #[cfg(test)]

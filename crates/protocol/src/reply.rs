@@ -1,7 +1,11 @@
 //! Replies of the text protocols: the only home of their wording. Source: memcached doc/protocol.txt; where it is silent,
 //! memcached 1.6.18's own words, for clients compare them.
 
+mod line;
+
 pub use scrubjay_base::number::append as number;
+
+pub use self::line::{Line, NUMBER_LEN_MAX, key_len_max};
 
 /// Words of a reply line, without its end.
 pub type Words = &'static str;
@@ -123,20 +127,23 @@ pub fn line(out: &mut Vec<u8>, words: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends `VALUE key flags length[ cas]\r\n`.
+/// Writes `VALUE key flags length[ cas]\r\n`, for which there is [`value_head_len_max`].
 #[inline]
-pub fn value_head(out: &mut Vec<u8>, key: &[u8], flags: u32, len: usize, cas: Option<u64>) {
-    out.extend_from_slice(b"VALUE ");
-    out.extend_from_slice(key);
-    out.push(b' ');
-    number(out, flags.into());
-    out.push(b' ');
-    number(out, len as u64);
-    if let Some(cas) = cas {
-        out.push(b' ');
-        number(out, cas);
-    }
-    out.extend_from_slice(b"\r\n");
+pub fn value_head<'o>(line: Line<'o>, key: &[u8], flags: u32, len: usize, cas: Option<u64>) -> Line<'o> {
+    let line = line.push(*b"VALUE ").bytes(key).push(*b" ").number(flags.into());
+    let line = line.push(*b" ").number(len as u64);
+    let line = match cas {
+        Some(cas) => line.push(*b" ").number(cas),
+        None => line,
+    };
+    line.push(*b"\r\n")
+}
+
+/// Bytes of a [`value_head`] at most.
+#[inline]
+pub const fn value_head_len_max(key_len: usize) -> usize {
+    const NUMBERS: usize = 3;
+    b"VALUE \r\n".len() + key_len + NUMBERS * (1 + NUMBER_LEN_MAX)
 }
 
 /// Appends `STAT name value\r\n`.

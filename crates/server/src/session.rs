@@ -12,6 +12,7 @@ mod insides;
 pub(crate) mod last;
 mod meta;
 mod need;
+mod replies;
 mod text;
 mod watch;
 
@@ -97,8 +98,8 @@ impl Context<'_> {
         self.shared.live.shutdown_enabled.load(Ordering::Relaxed)
     }
 
-    /// Looks up and counts. Inlined: it is the hot path of every protocol.
-    #[inline]
+    /// Looks up and counts. Inlined: it is the hot path of every protocol, and none of them asks for all that there is.
+    #[inline(always)]
     fn get(&mut self, get: &Get<'_>) -> Option<Hit<'_>> {
         let counters = self.counters;
         let hit = self.worker.get(get);

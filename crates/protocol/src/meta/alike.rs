@@ -10,8 +10,8 @@ use crate::text::first_line;
 /// What these lines start with.
 pub const GET: &[u8] = b"mg ";
 
-/// What is behind the key may have so many bytes, so that a line that is made of it is not too long.
-const BEHIND_KEY_MAX: usize = LINE_LEN_MAX - GET.len() - KEY_LEN_MAX;
+/// What is behind the key may have so many bytes, so that a line that is made of it, with another opaque, is not too long.
+const BEHIND_KEY_MAX: usize = LINE_LEN_MAX - GET.len() - KEY_LEN_MAX - OPAQUE_LEN_MAX;
 
 /// The `mg` lines of an input.
 #[derive(Debug, Default)]
@@ -23,20 +23,23 @@ pub struct Gets<'a> {
 #[derive(Debug)]
 struct Mold<'a> {
     meta: Meta<'a>,
-    /// What was behind the key, to the end of the line, or to the letter of its opaque, if that was the last flag.
+    /// What was behind the key, to the end of the line.
     behind_key: &'a [u8],
-    opaque_is_last: bool,
+    /// The same to the letter of its opaque, if that was the last flag.
+    before_opaque: Option<&'a [u8]>,
 }
 
 impl<'a> Gets<'a> {
     /// Reads the line that `input` starts with; returns its length, too. `None`: it has not come wholly, is no `mg`, is to be refused or
     /// is not written as nearly all are; [`parse`] reads it. Cost: a line like the one before is not cut into tokens.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, input: &'a [u8]) -> Option<(&Meta<'a>, usize)> {
         let rest = input.strip_prefix(GET)?;
-        let start = &rest[..rest.len().min(KEY_LEN_MAX + 1)];
         // Another control character can be a part of the key, or what ends the line.
-        let key_len = bytes::find_at_most(start, b' ').filter(|at| *at > 0 && start[*at] == b' ')?;
+        let key_len = bytes::find_at_most(rest, b' ').filter(|at| rest[*at] == b' ')?;
+        if key_len == 0 || key_len > KEY_LEN_MAX {
+            return None;
+        }
         let (key, behind) = rest.split_at(key_len);
         let len = match self.fit(behind) {
             Some(len) => GET.len() + key_len + len,
@@ -48,25 +51,33 @@ impl<'a> Gets<'a> {
     }
 
     /// The length of what is behind the key, if it is like that of the line before.
-    #[inline]
+    #[inline(always)]
     fn fit(&mut self, behind: &'a [u8]) -> Option<usize> {
         let mold = self.mold.as_mut()?;
-        let rest = behind.strip_prefix(mold.behind_key)?;
-        let len = mold.behind_key.len();
-        if !mold.opaque_is_last {
-            return Some(len);
+        // Most often it is the same, opaque and all.
+        let same = behind.split_at_checked(mold.behind_key.len());
+        if same.is_some_and(|(same, _)| bytes::same(same, mold.behind_key)) {
+            return Some(mold.behind_key.len());
         }
-        let opaque_len = bytes::find_at_most(&rest[..rest.len().min(OPAQUE_LEN_MAX)], b' ')?;
+        let before_opaque = mold.before_opaque?;
+        let (before, rest) = behind.split_at_checked(before_opaque.len())?;
+        if !bytes::same(before, before_opaque) {
+            return None;
+        }
+        let opaque_len = bytes::find_at_most(rest, b' ').filter(|len| *len < OPAQUE_LEN_MAX)?;
         let end_len = match &rest[opaque_len..] {
             [b'\r', b'\n', ..] => 2,
             [b'\n', ..] => 1,
             _ => return None,
         };
-        mold.meta.opaque = &behind[len - 1..len + opaque_len];
-        Some(len + opaque_len + end_len)
+        let end = before.len() + opaque_len;
+        mold.meta.opaque = &behind[before.len() - 1..end];
+        mold.behind_key = &behind[..end + end_len];
+        Some(end + end_len)
     }
 
     /// Reads a line word by word, and what is `behind` its key becomes the mold.
+    #[inline(never)]
     fn read_anew(&mut self, input: &'a [u8], behind: &'a [u8]) -> Option<usize> {
         let line = first_line(input)?;
         let behind = &behind[..behind.len() - (input.len() - line.len)];
@@ -81,8 +92,8 @@ impl<'a> Gets<'a> {
         let before_len = before_opaque.map(|before| before.len() - (line.len - behind.len()));
         self.mold = Some(Mold {
             meta,
-            behind_key: before_len.map_or(behind, |len| &behind[..=len]),
-            opaque_is_last: before_len.is_some(),
+            behind_key: behind,
+            before_opaque: before_len.map(|len| &behind[..=len]),
         });
         Some(line.len)
     }

@@ -4,16 +4,18 @@ use scrubjay_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Get, Hit, PinnedSlice, StoreMode, StoreOutcome, Why, Win,
 };
 use scrubjay_net::Output;
-use scrubjay_protocol::meta::{self, Gets, Meta, Refused, SetMode, Verb, encode_key};
-use scrubjay_protocol::reply;
+use scrubjay_protocol::limits::OPAQUE_LEN_MAX;
+use scrubjay_protocol::meta::{self, Gets, Meta, Refused, SetMode, Verb, WANTED_MAX};
+use scrubjay_protocol::reply::{self, Line, NUMBER_LEN_MAX, key_len_max};
 
+use super::replies::Replies;
 use super::text::{Answer, Order};
-use super::{Context, OUTPUT_PER_CALL, ahead, push_value};
+use super::{Context, OUTPUT_PER_CALL, ahead};
 use crate::stats::Counter;
 use crate::watch::Stream;
 
 /// Look-ups that were answered one after the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Run {
     /// How many.
     pub(super) count: usize,
@@ -36,43 +38,96 @@ pub(super) fn get_run(
     most: usize,
 ) -> Run {
     let mut gets = Gets::default();
-    let mut run = Run {
-        fetched,
-        ..Run::default()
-    };
-    if context.is_restricted() || context.is_told(Stream::RawCommands.bit()) {
-        return run;
-    }
-    while run.count < most {
-        let rest = &input[run.len..];
-        if run.len >= run.fetched {
-            run.fetched = run.len + ahead::fetch_gets(context.worker, rest);
+    let (mut count, mut len, mut last, mut fetched) = (0, 0, 0, fetched);
+    let is_open = !context.is_restricted() && !context.is_told(Stream::RawCommands.bit());
+    let mut replies = Replies::new(output);
+    while is_open && count < most {
+        let rest = &input[len..];
+        if len >= fetched {
+            fetched = len + ahead::fetch_gets(context.worker, rest);
         }
-        let Some((meta, len)) = gets.read(rest) else {
+        // Whoever goes on with a line that is not read here takes it up anew.
+        let is_measured = context.is_due();
+        if is_measured {
+            context.counters.observed.take_up(context.shared);
+        }
+        let Some((meta, line_len)) = gets.read(rest) else {
             break;
         };
-        answer_get(context, meta, output);
-        run.count += 1;
-        run.last = run.len;
-        run.len += len;
-        if output.len() >= OUTPUT_PER_CALL || context.is_due() {
+        answer_get(context, meta, &mut replies);
+        if is_measured {
+            context.counters.observed.answered(context.shared, context.now);
+        }
+        replies.expect_more();
+        (count, last, len) = (count + 1, len, len + line_len);
+        if replies.len() >= OUTPUT_PER_CALL {
             break;
         }
     }
-    context.counters.add_many(Counter::CmdMeta, run.count as u64);
-    run
+    context.counters.add_many(Counter::CmdMeta, count as u64);
+    Run {
+        count,
+        len,
+        last,
+        fetched,
+    }
 }
 
 /// `mg`
 pub(super) fn get(context: &mut Context<'_>, line: &[u8], output: &mut Output<PinnedSlice>) {
     match meta::parse(Verb::Get, line) {
-        Ok(meta) => answer_get(context, &meta, output),
+        Ok(meta) => answer_get(context, &meta, &mut Replies::new(output)),
         Err(refused) => reply::line(output.bytes(), refused.words),
     }
 }
 
-fn answer_get(context: &mut Context<'_>, meta: &Meta<'_>, output: &mut Output<PinnedSlice>) {
-    let hit = context.get(&Get {
+fn answer_get(context: &mut Context<'_>, meta: &Meta<'_>, replies: &mut Replies<'_>) {
+    let hit = &match is_plain(meta) {
+        true => context.get(&Get {
+            leases: true,
+            ..Get::key(meta.key.bytes())
+        }),
+        false => look_up(context, meta),
+    };
+    let Some(hit) = hit else {
+        context.note_miss(meta.key.bytes());
+        if !meta.quiet {
+            replies.write(room_of(meta), |line| answer_without_item(*b"EN", meta, line));
+        }
+        return;
+    };
+    // `C`: who has this version already does not get it again.
+    let with_value = meta.return_value && meta.compare_cas.is_none_or(|cas| cas != hit.cas);
+    let copied = Replies::copied(hit).filter(|_| with_value);
+    let room = room_of(meta) + copied.map_or(0, |value| value.len() + 2);
+    replies.write(room, |line| {
+        let line = match with_value {
+            true => line.push(*b"VA ").number(hit.value_len() as u64),
+            false => line.push(*b"HD"),
+        };
+        let flags = meta.wanted().iter();
+        let line = flags.fold(line, |line, letter| encode_hit_flag(meta, hit, *letter, line));
+        let line = encode_lease(hit, line).push(*b"\r\n");
+        match copied {
+            Some(value) => line.bytes(value).push(*b"\r\n"),
+            None => line,
+        }
+    });
+    if with_value && copied.is_none() {
+        replies.push_value(hit);
+    }
+}
+
+/// Whether it asks for no more than what there is. Nearly all do.
+#[inline]
+fn is_plain(meta: &Meta<'_>) -> bool {
+    meta.exptime.is_none() && meta.vivify.is_none() && meta.recache_below.is_none() && !meta.no_bump
+}
+
+/// Looks up with all that a line may ask for.
+#[inline(never)]
+fn look_up<'c>(context: &'c mut Context<'_>, meta: &Meta<'_>) -> Option<Hit<'c>> {
+    context.get(&Get {
         // As memcached: what a look-up creates is not marked as binary.
         key_is_binary: false,
         touch: meta.exptime,
@@ -86,101 +141,86 @@ fn answer_get(context: &mut Context<'_>, meta: &Meta<'_>, output: &mut Output<Pi
         new_cas: meta.new_cas,
         leases: true,
         ..Get::key(meta.key.bytes())
-    });
-    let Some(hit) = hit else {
-        context.note_miss(meta.key.bytes());
-        if !meta.quiet {
-            answer_without_item("EN", meta, output.bytes());
+    })
+}
+
+/// What a line takes at most but for its flags: `VA ` and a number, what is said of leases, the end.
+const PLAIN_LEN_MAX: usize = 32;
+
+/// What a flag takes at most but for a key or an opaque: a blank, its letter and a number.
+const FLAG_LEN_MAX: usize = 2 + NUMBER_LEN_MAX;
+
+/// Room for any reply's line.
+#[inline]
+fn room_of(meta: &Meta<'_>) -> usize {
+    PLAIN_LEN_MAX + WANTED_MAX * FLAG_LEN_MAX + OPAQUE_LEN_MAX + key_len_max(meta.key.bytes().len())
+}
+
+/// One of the flags that are asked for. A function of its own: in a loop the compiler would get ready for all of them in advance.
+#[inline(never)]
+fn encode_hit_flag<'o>(meta: &Meta<'_>, hit: &Hit<'_>, letter: u8, line: Line<'o>) -> Line<'o> {
+    match letter {
+        b's' => letter_number(line, b's', hit.value_len() as u64),
+        b'f' => letter_number(line, b'f', hit.flags.into()),
+        b'c' => letter_number(line, b'c', hit.cas),
+        b'h' => letter_number(line, b'h', hit.fetched.into()),
+        b'l' => letter_number(line, b'l', hit.idle_secs.into()),
+        // What is asked for before the `T` is what was left before it.
+        b't' if hit.created || meta.wanted().iter().find(|one| b"tT".contains(one)) == Some(&b'T') => {
+            letter_ttl(line, hit.ttl)
         }
-        return;
-    };
-    // `C`: who has this version already does not get it again.
-    let with_value = meta.return_value && meta.compare_cas.is_none_or(|cas| cas != hit.cas);
-    let out = output.bytes();
-    if with_value {
-        out.extend_from_slice(b"VA ");
-        reply::number(out, hit.value_len() as u64);
-    } else {
-        out.extend_from_slice(b"HD");
-    }
-    encode_hit_flags(meta, &hit, out);
-    out.extend_from_slice(b"\r\n");
-    if with_value {
-        push_value(&hit, output);
-        output.bytes().extend_from_slice(b"\r\n");
+        b't' => letter_ttl(line, hit.ttl_before),
+        b'O' => echo(line, meta.opaque),
+        // As it stands in a line it breaks none.
+        b'k' if !hit.key_is_binary && !meta.key.is_binary() => line.push(*b" k").bytes(meta.raw_key),
+        b'k' => letter_key(line, meta.key.bytes(), hit.key_is_binary),
+        _ => line,
     }
 }
 
-fn encode_hit_flags(meta: &Meta<'_>, hit: &Hit<'_>, out: &mut Vec<u8>) {
-    let mut touched = false;
-    for &letter in meta.wanted() {
-        match letter {
-            b's' => letter_number(out, b's', hit.value_len() as u64),
-            b'f' => letter_number(out, b'f', hit.flags.into()),
-            b'c' => letter_number(out, b'c', hit.cas),
-            b'h' => letter_number(out, b'h', hit.fetched.into()),
-            b'l' => letter_number(out, b'l', hit.idle_secs.into()),
-            // What is asked for before the `T` is what was left before it.
-            b't' => letter_ttl(
-                out,
-                if touched || hit.created {
-                    hit.ttl
-                } else {
-                    hit.ttl_before
-                },
-            ),
-            b'T' => touched = true,
-            b'O' => echo(out, meta.opaque),
-            // As it stands in a line it breaks none.
-            b'k' if !hit.key_is_binary && !meta.key.is_binary() => {
-                out.extend_from_slice(b" k");
-                out.extend_from_slice(meta.raw_key);
-            }
-            b'k' => encode_key(out, meta.key.bytes(), hit.key_is_binary),
-            _ => {}
-        }
-    }
-    if hit.stale && hit.win != Win::Taken {
-        out.extend_from_slice(b" X");
-    }
-    match hit.win {
-        Win::Won => out.extend_from_slice(b" W"),
-        Win::Taken => out.extend_from_slice(b" Z"),
-        Win::None => {}
-    }
-    if hit.stale && hit.win == Win::Taken {
-        out.extend_from_slice(b" X");
+/// Whether it is stale, and who refills it.
+#[inline]
+fn encode_lease<'o>(hit: &Hit<'_>, line: Line<'o>) -> Line<'o> {
+    match (hit.stale, hit.win) {
+        (false, Win::None) => line,
+        (true, Win::None) => line.push(*b" X"),
+        (false, Win::Won) => line.push(*b" W"),
+        (true, Win::Won) => line.push(*b" X W"),
+        (false, Win::Taken) => line.push(*b" Z"),
+        (true, Win::Taken) => line.push(*b" Z X"),
     }
 }
 
-fn letter_number(out: &mut Vec<u8>, letter: u8, number: u64) {
-    out.extend_from_slice(&[b' ', letter]);
-    reply::number(out, number);
+#[inline]
+fn letter_number(line: Line<'_>, letter: u8, number: u64) -> Line<'_> {
+    line.push([b' ', letter]).number(number)
 }
 
-fn letter_ttl(out: &mut Vec<u8>, ttl: Option<u32>) {
+fn letter_ttl(line: Line<'_>, ttl: Option<u32>) -> Line<'_> {
     match ttl {
-        Some(secs) => letter_number(out, b't', secs.into()),
-        None => out.extend_from_slice(b" t-1"),
+        Some(secs) => letter_number(line, b't', secs.into()),
+        None => line.push(*b" t-1"),
     }
 }
 
-fn echo(out: &mut Vec<u8>, flag: &[u8]) {
-    out.push(b' ');
-    out.extend_from_slice(flag);
+fn letter_key<'o>(line: Line<'o>, key: &[u8], is_binary: bool) -> Line<'o> {
+    line.push(*b" k").key(key, is_binary)
 }
 
-/// A status line with what can be said without an item: opaque and key.
-fn answer_without_item(status: &str, meta: &Meta<'_>, out: &mut Vec<u8>) {
-    out.extend_from_slice(status.as_bytes());
-    for &letter in meta.wanted() {
-        match letter {
-            b'O' => echo(out, meta.opaque),
-            b'k' => encode_key(out, meta.key.bytes(), meta.key.is_binary()),
-            _ => {}
-        }
-    }
-    out.extend_from_slice(b"\r\n");
+#[inline]
+fn echo<'o>(line: Line<'o>, flag: &[u8]) -> Line<'o> {
+    line.push(*b" ").bytes(flag)
+}
+
+/// A status line with what can be said without an item: opaque and key. There is [`room_of`] it.
+fn answer_without_item<'o>(status: [u8; 2], meta: &Meta<'_>, line: Line<'o>) -> Line<'o> {
+    let flags = meta.wanted().iter();
+    let line = flags.fold(line.push(status), |line, letter| match letter {
+        b'O' => echo(line, meta.opaque),
+        b'k' => letter_key(line, meta.key.bytes(), meta.key.is_binary()),
+        _ => line,
+    });
+    line.push(*b"\r\n")
 }
 
 /// How a `ms` is answered when its data block has come.
@@ -207,7 +247,10 @@ pub(super) fn parse_set(line: &[u8]) -> Result<(Meta<'_>, Order), Refused> {
     let mut flags = Vec::new();
     for letter in meta.wanted() {
         match letter {
-            b'O' => echo(&mut flags, meta.opaque),
+            b'O' => {
+                flags.push(b' ');
+                flags.extend_from_slice(meta.opaque);
+            }
             b'k' | b'c' | b's' => flags.extend_from_slice(&[b' ', *letter]),
             _ => {}
         }
@@ -237,21 +280,22 @@ impl SetAnswer {
     pub(super) fn encode(&self, key: &[u8], outcome: StoreOutcome, out: &mut Vec<u8>) {
         let (status, cas, value_len) = match outcome {
             StoreOutcome::Stored { .. } if self.quiet => return,
-            StoreOutcome::Stored { cas, value_len } => ("HD", cas, value_len),
-            StoreOutcome::Exists => ("EX", 0, 0),
-            StoreOutcome::NotFound => ("NF", 0, 0),
-            StoreOutcome::NotStored | StoreOutcome::Refused(_) => ("NS", 0, 0),
+            StoreOutcome::Stored { cas, value_len } => (b"HD", cas, value_len),
+            StoreOutcome::Exists => (b"EX", 0, 0),
+            StoreOutcome::NotFound => (b"NF", 0, 0),
+            StoreOutcome::NotStored | StoreOutcome::Refused(_) => (b"NS", 0, 0),
         };
-        out.extend_from_slice(status.as_bytes());
-        for flag in self.flags.split(|&byte| byte == b' ').skip(1) {
-            match flag[0] {
-                b'O' => echo(out, flag),
-                b'k' => encode_key(out, key, self.key_is_binary),
-                b'c' => letter_number(out, b'c', cas),
-                _ => letter_number(out, b's', value_len as u64),
-            }
-        }
-        out.extend_from_slice(b"\r\n");
+        let flags = || self.flags.split(|&byte| byte == b' ').skip(1);
+        let room = flags().map(|flag| flag.len() + FLAG_LEN_MAX).sum::<usize>();
+        Line::append(out, PLAIN_LEN_MAX + room + key_len_max(key.len()), |line| {
+            let line = flags().fold(line.push(*status), |line, flag| match flag[0] {
+                b'O' => echo(line, flag),
+                b'k' => letter_key(line, key, self.key_is_binary),
+                b'c' => letter_number(line, b'c', cas),
+                _ => letter_number(line, b's', value_len as u64),
+            });
+            line.push(*b"\r\n")
+        });
     }
 }
 
@@ -272,12 +316,14 @@ pub(super) fn delete(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) 
     let outcome = context.delete(&delete, true);
     let status = match outcome {
         DeleteOutcome::Deleted if meta.quiet => return,
-        DeleteOutcome::Deleted => "HD",
-        DeleteOutcome::NotFound => "NF",
-        DeleteOutcome::Exists => "EX",
+        DeleteOutcome::Deleted => b"HD",
+        DeleteOutcome::NotFound => b"NF",
+        DeleteOutcome::Exists => b"EX",
         DeleteOutcome::NoMemory => return reply::line(out, reply::NO_MEMORY),
     };
-    answer_without_item(status, &meta, out);
+    Line::append(out, room_of(&meta), |line| {
+        answer_without_item(*status, &meta, line)
+    });
 }
 
 /// `ma`
@@ -304,6 +350,11 @@ pub(super) fn arith(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
         touch: meta.exptime,
         new_cas: meta.new_cas,
     });
+    let mut without_item = |status| {
+        Line::append(out, room_of(&meta), |line| {
+            answer_without_item(status, &meta, line)
+        })
+    };
     let (number, cas, ttl, created) = match outcome {
         ArithOutcome::Value {
             number,
@@ -311,8 +362,8 @@ pub(super) fn arith(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
             ttl,
             created,
         } => (number, cas, ttl, created),
-        ArithOutcome::NotFound => return answer_without_item("NF", &meta, out),
-        ArithOutcome::Exists => return answer_without_item("EX", &meta, out),
+        ArithOutcome::NotFound => return without_item(*b"NF"),
+        ArithOutcome::Exists => return without_item(*b"EX"),
         ArithOutcome::NonNumeric => return reply::line(out, reply::NON_NUMERIC),
         ArithOutcome::NoMemory => return reply::line(out, reply::NO_MEMORY_ARITH),
     };
@@ -321,22 +372,20 @@ pub(super) fn arith(context: &mut Context<'_>, line: &[u8], out: &mut Vec<u8>) {
     }
     let mut digits = Vec::new();
     reply::number(&mut digits, number);
-    if meta.return_value {
-        out.extend_from_slice(b"VA ");
-        reply::number(out, digits.len() as u64);
-    } else {
-        out.extend_from_slice(b"HD");
-    }
-    for &letter in meta.wanted() {
-        match letter {
-            b'c' => letter_number(out, b'c', cas),
-            b't' => letter_ttl(out, ttl),
-            b'O' => echo(out, meta.opaque),
-            b'k' => encode_key(out, meta.key.bytes(), meta.key.is_binary()),
-            _ => {}
-        }
-    }
-    out.extend_from_slice(b"\r\n");
+    Line::append(out, room_of(&meta), |line| {
+        let line = match meta.return_value {
+            true => line.push(*b"VA ").number(digits.len() as u64),
+            false => line.push(*b"HD"),
+        };
+        let line = meta.wanted().iter().fold(line, |line, letter| match letter {
+            b'c' => letter_number(line, b'c', cas),
+            b't' => letter_ttl(line, ttl),
+            b'O' => echo(line, meta.opaque),
+            b'k' => letter_key(line, meta.key.bytes(), meta.key.is_binary()),
+            _ => line,
+        });
+        line.push(*b"\r\n")
+    });
     if meta.return_value {
         out.extend_from_slice(&digits);
         out.extend_from_slice(b"\r\n");

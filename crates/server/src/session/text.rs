@@ -17,10 +17,11 @@ use scrubjay_protocol::tokens::{Tokens, next_token};
 
 use self::swallow::{Unwanted, swallow};
 use super::dump::{self, Dump, Told};
+use super::replies::Replies;
 use super::watch::Watcher;
 use super::{
     Asked, Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, last, measured,
-    meta, push_value,
+    meta,
 };
 use super::{insides, need};
 use crate::auth::Rights;
@@ -32,6 +33,9 @@ const LEADING_BLANKS_MAX: usize = 100;
 
 /// A line that begins with more blanks may have so many bytes with its end.
 const BLANK_LINE_LEN_MAX: usize = 2048;
+
+/// The end of a multi-get's reply.
+const END: &[u8; 5] = b"END\r\n";
 
 /// What the connection is in the middle of. Boxed within, as every idle connection has one.
 #[derive(Debug, Default)]
@@ -187,7 +191,6 @@ fn handle_steps(
             asked.begin(consumed);
         }
         let progress = match &mut state.step {
-            Step::Line if context.is_due() => measured(handle_line, &mut state.step, context, rest, output),
             Step::Line => {
                 let ahead = fetched.saturating_sub(consumed);
                 let run = (rest.starts_with(GET))
@@ -200,6 +203,7 @@ fn handle_steps(
                         asked.begin_more(run.count as u64 - 1, consumed + run.last);
                         Progress::Consumed(run.len)
                     }
+                    None if context.is_due() => measured(handle_line, &mut state.step, context, rest, output),
                     None => handle_line(&mut state.step, context, rest, output),
                 }
             }
@@ -315,11 +319,12 @@ fn shut_down(context: &Context<'_>, mode: &[u8], line_len: usize, out: &mut Vec<
 
 fn has_long_key(keys: &[u8]) -> bool {
     let mut rest = keys;
-    while let Some((key, after)) = next_token(rest) {
-        if key.len() > KEY_LEN_MAX {
-            return true;
+    // A long key fills a window of this length. Where there is a blank in it, none begins before that; most bytes are not looked at.
+    while let Some(window) = rest.get(..=KEY_LEN_MAX) {
+        match window.iter().rposition(|&byte| byte == b' ') {
+            Some(blank) => rest = &rest[blank + 1..],
+            None => return true,
         }
-        rest = after;
     }
     false
 }
@@ -384,21 +389,23 @@ fn begin_keys(
     output: &mut Output<PinnedSlice>,
 ) -> Progress {
     let (mut rest, mut fetched) = (keys, 0);
+    let mut replies = Replies::new(output);
     while let Some((key, after)) = next_token(rest) {
         if fetched == 0 && !after.is_empty() {
             fetched = ahead::fetch_keys(context.worker, rest);
             context.counters.observed.note_many();
+            replies.expect_more();
         }
         fetched = fetched.saturating_sub(1);
-        answer_key(context, order, key, output);
+        answer_key(context, order, key, &mut replies);
         rest = after;
-        if output.len() > OUTPUT_PER_CALL && !rest.is_empty() {
+        if replies.len() > OUTPUT_PER_CALL && !rest.is_empty() {
             *step = Step::Keys(Box::new(order));
             let ending = input[..line_end].ends_with(b"\r");
             return Progress::Yield(line_end - usize::from(ending) - rest.len());
         }
     }
-    reply::line(output.bytes(), "END");
+    replies.write(END.len(), |line| line.push(*END));
     Progress::Consumed(line_end + 1)
 }
 
@@ -410,6 +417,8 @@ fn handle_keys(
     output: &mut Output<PinnedSlice>,
 ) -> (Progress, Option<Step>) {
     let mut consumed = 0;
+    let mut replies = Replies::new(output);
+    replies.expect_more();
     loop {
         let rest = &input[consumed..];
         let start = rest.iter().position(|&byte| byte != b' ').unwrap_or(rest.len());
@@ -422,6 +431,7 @@ fn handle_keys(
             token => token,
         };
         if key.len() > KEY_LEN_MAX {
+            drop(replies);
             reply::line(output.bytes(), reply::BAD_FORMAT);
             return (Progress::Consumed(consumed), Some(Step::SwallowLine));
         }
@@ -429,31 +439,46 @@ fn handle_keys(
             return (Progress::Wait(consumed + start), None);
         };
         if !key.is_empty() {
-            answer_key(context, order, key, output);
+            answer_key(context, order, key, &mut replies);
         }
         consumed += start + len;
         if input[consumed] == b'\n' {
-            reply::line(output.bytes(), "END");
+            replies.write(END.len(), |line| line.push(*END));
             return (Progress::Consumed(consumed + 1), Some(Step::Line));
         }
-        if output.len() > OUTPUT_PER_CALL {
+        if replies.len() > OUTPUT_PER_CALL {
             return (Progress::Yield(consumed), None);
         }
     }
 }
 
 #[inline]
-fn answer_key(context: &mut Context<'_>, order: Keys, key: &[u8], output: &mut Output<PinnedSlice>) {
-    let Some(hit) = context.get(&Get {
+fn answer_key(context: &mut Context<'_>, order: Keys, key: &[u8], replies: &mut Replies<'_>) {
+    let hit = context.get(&Get {
         touch: order.touch,
         ..Get::key(key)
-    }) else {
+    });
+    let Some(hit) = &hit else {
         return context.note_miss(key);
     };
-    let len = hit.value_len();
-    reply::value_head(output.bytes(), key, hit.flags, len, order.cas.then_some(hit.cas));
-    push_value(&hit, output);
-    output.bytes().extend_from_slice(b"\r\n");
+    let copied = Replies::copied(hit);
+    let room = reply::value_head_len_max(key.len()) + copied.map_or(0, |value| value.len() + 2);
+    replies.write(room, |line| {
+        let line = reply::value_head(
+            line,
+            key,
+            hit.flags,
+            hit.value_len(),
+            order.cas.then_some(hit.cas),
+        );
+        match copied {
+            Some(value) => line.bytes(value).push(*b"\r\n"),
+            None => line,
+        }
+    });
+    if copied.is_none() {
+        replies.push_value(hit);
+    }
 }
 
 /// Executes a request that is one line; returns the words to answer, unless it has answered itself.
@@ -883,6 +908,42 @@ impl Order {
     fn answer_bad_chunk(&self, out: &mut Vec<u8>) {
         if !matches!(self.answer, Answer::Classic { noreply: true }) {
             reply::line(out, reply::BAD_CHUNK);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KEY_LEN_MAX, has_long_key};
+
+    #[test]
+    fn a_key_that_is_too_long_is_seen_wherever_it_is() {
+        for len in [
+            1,
+            7,
+            KEY_LEN_MAX - 1,
+            KEY_LEN_MAX,
+            KEY_LEN_MAX + 1,
+            3 * KEY_LEN_MAX,
+        ] {
+            for (before, behind) in [
+                (0, 0),
+                (1, 0),
+                (0, 1),
+                (249, 30),
+                (250, 251),
+                (251, 250),
+                (700, 1),
+            ] {
+                let blanks = [before, behind].map(|count| " k ".repeat(count));
+                let keys = format!("{} {} {}", blanks[0], "k".repeat(len), blanks[1]);
+                assert_eq!(
+                    has_long_key(keys.as_bytes()),
+                    len > KEY_LEN_MAX,
+                    "{before} {len} {behind}"
+                );
+            }
+            assert_eq!(has_long_key("k".repeat(len).as_bytes()), len > KEY_LEN_MAX);
         }
     }
 }
