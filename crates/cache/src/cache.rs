@@ -430,7 +430,7 @@ impl Cache {
     }
 
     /// Room at the end of the log's open segment, or that segment if it is full.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append(
         &self,
         log: usize,

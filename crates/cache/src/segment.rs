@@ -164,6 +164,21 @@ impl SegmentHeader {
         self.used().saturating_sub(self.dead.load(Ordering::Acquire))
     }
 
+    /// What is taken stays as it was `before`, as `mine` has no room; but that who finds it at or below the size closes, and from then on
+    /// nobody does.
+    #[cold]
+    fn take_back<'a>(&self, before: Taken, mine: Taken, closes: bool) -> Append<'a> {
+        if closes {
+            self.end.store(before.offset(), Ordering::Release);
+            self.taken
+                .fetch_add(Taken::CLOSED.wrapping_sub(mine.0), Ordering::Relaxed);
+            Append::Closed
+        } else {
+            self.taken.fetch_sub(mine.0, Ordering::Relaxed);
+            Append::Full
+        }
+    }
+
     fn taken(&self) -> Taken {
         Taken(self.taken.load(Ordering::Relaxed))
     }
@@ -585,7 +600,7 @@ impl Heap {
 
     /// Reserves `len` bytes (aligned here) at the end of an open segment, for an item of which nothing but `listed` is known to
     /// anybody yet if that is its key's hash: a large one is listed then.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append(&self, segment: SegmentId, len: usize, listed: Option<KeyHash>) -> Append<'_> {
         let size = self.segment_size() as u64;
         let len = self.aligned(len) as u32;
@@ -596,16 +611,7 @@ impl Heap {
         let before = Taken(header.taken.fetch_add(mine.0, Ordering::Relaxed));
         let (at, bytes) = (before.offset(), before.bytes());
         if bytes + mine.bytes() > size {
-            // What is taken stays as it was, but that who finds it at or below the size closes, and from now on nobody does.
-            let closes = bytes <= size;
-            let change = if closes {
-                header.end.store(at, Ordering::Release);
-                Taken::CLOSED.wrapping_sub(mine.0)
-            } else {
-                mine.0.wrapping_neg()
-            };
-            header.taken.fetch_add(change, Ordering::Relaxed);
-            return if closes { Append::Closed } else { Append::Full };
+            return header.take_back(before, mine, bytes <= size);
         }
         if let Some(hash) = listed {
             self.list(segment, before.listed(), Listing { start: at, len, hash });

@@ -106,7 +106,7 @@ impl Heap {
     }
 
     /// Writes a listing whose number the caller alone has.
-    #[inline]
+    #[inline(never)]
     pub(super) fn list(&self, segment: SegmentId, number: usize, listing: Listing) {
         let [place, hash] = self.listing_words(segment, number);
         let start = u64::from(listing.start);
