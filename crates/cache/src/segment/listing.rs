@@ -15,7 +15,7 @@ use scrubjay_base::sync::whole::{AtomicU64, Ordering};
 use super::{Heap, SegmentHeader, SegmentId};
 use crate::index::KeyHash;
 
-/// Bytes of an item, aligned, from which on it is listed. A listing is 0.8 % of the smallest.
+/// Bytes of an item, aligned, from which on it is listed. A listing is 1.25 % of the smallest.
 const LISTED_MIN: usize = 1280;
 
 /// Bytes of a listing.
@@ -138,7 +138,9 @@ impl Heap {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{LISTED_MIN, LISTING_LEN, Listing, is_listed, with_listing};
+    use scrubjay_base::sync::whole::Ordering;
+
+    use super::{LISTED_MIN, LISTING_LEN, Listing, Taken, is_listed, with_listing};
     use crate::index::KeyHash;
     use crate::segment::{Append, Heap, SEGMENT_START, SegmentId};
 
@@ -201,6 +203,23 @@ mod tests {
             assert_eq!(heap.listings(SEGMENT).count(), fitted);
             assert_eq!(heap.walk(SEGMENT).count(), fitted + 1);
         }
+    }
+
+    #[test]
+    fn after_a_restart_nothing_is_listed_and_what_was_being_closed_is_open() {
+        let heap = open_heap();
+        let header = heap.header(SEGMENT);
+        assert!(put(&heap, 3_000, 1) && put(&heap, 100, 2));
+        header.taken.fetch_add(Taken::CLOSED, Ordering::Relaxed);
+        let end = SEGMENT_START + 3_100;
+        assert_eq!(header.settle(SIZE as u32, 0), Some(end));
+        assert_eq!(heap.listings(SEGMENT).count(), 0);
+        assert_eq!(heap.left(SEGMENT), SIZE - end as usize);
+        assert!(put(&heap, 3_000, 3));
+        let [listing] = heap.listings(SEGMENT).collect::<Vec<_>>()[..] else {
+            panic!("one is listed since");
+        };
+        assert_eq!((listing.start, listing.hash), (end, KeyHash(3)));
     }
 
     #[test]

@@ -31,12 +31,17 @@ impl SegmentHeader {
         (can_be && ordered).then_some(state)
     }
 
-    /// Nothing is listed any more: what another process wrote is not believed. Returns where the next item would begin.
+    /// Nothing is listed any more: what another process wrote is not believed. Returns where the next item would begin. Who was
+    /// closing the segment, and has not said where it ends, has not closed it.
     fn forget_listings(&self) -> u32 {
         let taken = self.taken();
         let listings = (taken.listed() * LISTING_LEN) as u64;
         let items = (taken.bytes() & !Taken::CLOSED).saturating_sub(listings);
-        let closed = taken.bytes() & Taken::CLOSED;
+        let closed = if self.is_closed() {
+            taken.bytes() & Taken::CLOSED
+        } else {
+            0
+        };
         self.taken.store(closed | items, Ordering::Relaxed);
         u32::try_from(items).unwrap_or(u32::MAX)
     }
