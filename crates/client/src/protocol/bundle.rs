@@ -4,11 +4,11 @@
 use std::mem;
 use std::ops::Range;
 
-use scrubjay_base::bytes;
+use scrubjay_base::{bytes, number};
 
 use super::Form;
 use super::reply::{Reply, Value};
-use super::request::{Get, KEY_LEN_MAX, needs_base64};
+use super::request::{Get, KEY_LEN_MAX, blanks, needs_base64};
 
 /// Most keys of one, so that others on the connection are not kept waiting for long.
 const KEYS_MAX: usize = 128;
@@ -22,8 +22,13 @@ const SEEN_WORDS: usize = 1 << (SEEN_BITS - 6);
 const SHARED_LEN_MAX: usize = 1024;
 const SHARED_START_MAX: usize = 64 * 1024;
 
+const LINE_END: &[u8; 2] = b"\r\n";
+
 /// Digits that are a number of 64 bits whatever they are; one with one more is read otherwise.
 const DIGITS_MAX: usize = 18;
+
+/// Most bytes of [`Arriving::own_end`].
+const OWN_END_LEN_MAX: usize = 32;
 
 /// How it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +47,12 @@ pub struct Bundle {
     pub(super) with_cas: bool,
     pub(super) keys: Keys,
     seen: [u64; SEEN_WORDS],
+    /// What is to come is kept here.
+    came: Came,
 }
 
 /// Keys, one behind the other.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Keys {
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -71,11 +78,7 @@ impl Keys {
 
     #[inline]
     fn push(&mut self, key: &[u8]) {
-        if self.ends.is_empty() {
-            self.bytes.reserve(LEN_MAX);
-            self.ends.reserve(KEYS_MAX);
-        }
-        self.bytes.extend_from_slice(key);
+        bytes::append(&mut self.bytes, key);
         self.ends.push(self.bytes.len());
     }
 }
@@ -92,8 +95,19 @@ impl Bundle {
             with_cas: get.with_cas,
             keys: Keys::default(),
             seen: [0; SEEN_WORDS],
+            came: Came::default(),
         };
         (bundle.suits(get, form)).then_some(bundle)
+    }
+
+    /// Takes the memory of another one's, of which nothing is wanted any more. Before anything is added.
+    pub(crate) fn reuse(&mut self, mut came: Came) {
+        self.keys = mem::take(&mut came.keys);
+        self.keys.bytes.clear();
+        self.keys.bytes.reserve(LEN_MAX);
+        self.keys.ends.clear();
+        self.keys.ends.reserve(KEYS_MAX);
+        self.came = came;
     }
 
     #[inline]
@@ -114,10 +128,9 @@ impl Bundle {
     #[inline(always)]
     pub(super) fn add_alike(&mut self, key: &[u8]) -> bool {
         let has_room = self.keys.len() < KEYS_MAX && self.keys.bytes_len() + key.len() < LEN_MAX;
-        if !has_room || !is_good(key) {
+        let Some((place, bit)) = place_and_bit(key).filter(|_| has_room) else {
             return false;
-        }
-        let (place, bit) = place_and_bit(key);
+        };
         if self.seen[place] & bit != 0 && self.keys.iter().any(|other| other == key) {
             return false;
         }
@@ -161,16 +174,22 @@ fn is_good(key: &[u8]) -> bool {
     (1..=KEY_LEN_MAX).contains(&key.len()) && !needs_base64(key)
 }
 
-#[inline]
-fn place_and_bit(key: &[u8]) -> (usize, u64) {
+/// Where it is noted that a key is here, if it can be asked as it is.
+#[inline(always)]
+fn place_and_bit(key: &[u8]) -> Option<(usize, u64)> {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let add = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+    // Each word is looked at once, for both.
+    let (mut hash, mut blank) = (0u64, 0);
+    let mut add = |word: u64| {
+        hash = (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+        blank |= blanks(word);
+    };
     let (words, _) = key.as_chunks::<8>();
-    let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    let last = bytes::last_word(key).unwrap_or_default();
-    let hash = add(words.fold(0, add), last);
+    words.iter().for_each(|word| add(u64::from_le_bytes(*word)));
+    add(bytes::last_word(key)?);
     let bit = hash >> (64 - SEEN_BITS);
-    ((bit >> 6) as usize, 1 << (bit & 63))
+    let is_good = blank == 0 && key.len() <= KEY_LEN_MAX;
+    is_good.then_some(((bit >> 6) as usize, 1 << (bit & 63)))
 }
 
 #[inline]
@@ -184,23 +203,56 @@ fn skip(rest: &mut &[u8], expected: &[u8]) -> Option<()> {
 fn skip_word(rest: &mut &[u8], expected: &[u8]) -> Option<()> {
     let (word, behind) = rest.split_at_checked(expected.len())?;
     *rest = behind;
-    bytes::same(word, expected).then_some(())
+    bytes::same_here(word, expected).then_some(())
 }
 
 /// Digits at the front; no more than fit for certain.
 #[inline(always)]
 fn number(rest: &mut &[u8]) -> Option<u64> {
-    let (mut number, mut len) = (0, 0);
-    for byte in rest.iter().take(DIGITS_MAX + 1) {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            break;
-        }
-        number = number * 10 + u64::from(digit);
-        len += 1;
+    if let Some(word) = rest.first_chunk()
+        && let Some((number, len)) = number::leading(u64::from_le_bytes(*word))
+    {
+        *rest = &rest[len..];
+        return Some(number);
     }
-    *rest = &rest[len..];
-    (1..=DIGITS_MAX).contains(&len).then_some(number)
+    long_number(rest)
+}
+
+/// The same of any length.
+#[inline(never)]
+fn long_number(rest: &mut &[u8]) -> Option<u64> {
+    let is_digit = |byte: &&u8| byte.is_ascii_digit();
+    let len = rest.iter().take(DIGITS_MAX + 1).take_while(is_digit).count();
+    let (digits, behind) = rest.split_at(len);
+    *rest = behind;
+    let add = |number: u64, digit: &u8| number * 10 + u64::from(digit - b'0');
+    (1..=DIGITS_MAX)
+        .contains(&len)
+        .then(|| digits.iter().fold(0, add))
+}
+
+/// `VA` and what follows for this key, to the end of the line.
+#[inline(always)]
+fn read_meta(rest: &mut &[u8], key: &[u8], own_end: &[u8]) -> Option<Head> {
+    skip(rest, b"VA ")?;
+    let len = number(rest)?.try_into().ok()?;
+    // No flags, as most values have, are no number to be read.
+    let flags = match skip(rest, b" f0 k") {
+        Some(()) => 0,
+        None => {
+            skip(rest, b" f")?;
+            let flags = number(rest)?.try_into().ok()?;
+            skip(rest, b" k")?;
+            flags
+        }
+    };
+    skip_word(rest, key)?;
+    let cas = match skip(rest, b" c") {
+        Some(()) => Some(number(rest)?),
+        None => None,
+    };
+    skip_word(rest, own_end)?;
+    Some(Head { len, flags, cas })
 }
 
 /// The replies to a bundle, as far as they have come.
@@ -229,6 +281,8 @@ pub struct Came {
     parts: Vec<Part>,
     /// Small values, one behind the other.
     bytes: Vec<u8>,
+    /// Whose it is, if all has come.
+    keys: Keys,
 }
 
 /// What has come of one look-up. There are many of them: what is rare lies elsewhere.
@@ -275,10 +329,36 @@ impl Shared {
 
 impl Came {
     fn nothing(len: usize) -> Came {
-        Came {
-            parts: std::iter::repeat_with(Part::default).take(len).collect(),
-            bytes: Vec::new(),
-        }
+        let mut nothing = Came::default();
+        nothing.clear(len);
+        nothing
+    }
+
+    /// Nothing has come of so many.
+    fn clear(&mut self, len: usize) {
+        self.parts.clear();
+        self.parts.resize_with(len, Part::default);
+        self.bytes.clear();
+    }
+
+    /// Memory for so many keys and so many bytes of values.
+    #[cfg(test)]
+    pub(crate) fn with_room(keys: usize, bytes: usize) -> Came {
+        let mut came = Came::nothing(keys);
+        came.bytes.reserve(bytes);
+        came.keys.ends.resize(keys, 0);
+        came
+    }
+
+    /// For how many bytes of values there is memory.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Whether its memory is enough to be kept for another one, and not too much.
+    pub(crate) fn is_worth_keeping(&self) -> bool {
+        !self.keys.ends.is_empty() && self.bytes.capacity() <= SHARED_START_MAX
     }
 
     /// Whether nothing has come of any.
@@ -363,21 +443,23 @@ impl Came {
 }
 
 impl Arriving {
-    pub(super) fn new(bundle: Bundle, form: Form) -> Arriving {
+    pub(super) fn new(mut bundle: Bundle, form: Form) -> Arriving {
         let in_line = bundle.in_line(form);
+        bundle.came.clear(bundle.keys.len());
         Arriving {
             in_line,
             ended: in_line == 0,
             next: 0,
-            came: Came::nothing(bundle.len()),
+            came: bundle.came,
             keys: bundle.keys,
         }
     }
 
     /// How a reply that bears this number ends.
     pub(super) fn own_end(number: u64) -> Vec<u8> {
-        let mut end = b" O".to_vec();
-        scrubjay_base::number::append(&mut end, number);
+        let mut end = Vec::with_capacity(OWN_END_LEN_MAX);
+        end.extend_from_slice(b" O");
+        number::append(&mut end, number);
         end.extend_from_slice(b"\r\n");
         end
     }
@@ -408,23 +490,57 @@ impl Arriving {
         (self.ended && self.next < self.len()).then_some(self.next)
     }
 
+    /// Takes replies with small values to meta commands from the front as [`Arriving::take_value`] does, up to the first that is something
+    /// else. All at once: the values stay as far apart as they came.
+    pub(super) fn take_run(&mut self, bytes: &mut &[u8], own_end: &[u8], len_max: usize) {
+        let Some(first) = self.place_in_turn() else {
+            return;
+        };
+        let (whole, base) = (*bytes, self.came.bytes.len());
+        let len_max = len_max.min(SHARED_LEN_MAX);
+        let mut start = first.checked_sub(1).map_or(0, |before| self.keys.ends[before]);
+        let ends = &self.keys.ends[first..];
+        for (part, end) in self.came.parts[first..].iter_mut().zip(ends) {
+            let mut rest = *bytes;
+            let Some(head) = read_meta(&mut rest, &self.keys.bytes[start..*end], own_end) else {
+                break;
+            };
+            let is_whole = head.len <= len_max && rest[head.len.min(rest.len())..].starts_with(LINE_END);
+            if !is_whole || !matches!(part, Part::Open) {
+                break;
+            }
+            *part = Part::Shared(Shared {
+                start: base + whole.len() - rest.len(),
+                len: head.len as u32,
+                flags: head.flags,
+                cas: head.cas,
+            });
+            self.next += 1;
+            start = *end;
+            *bytes = &rest[head.len + LINE_END.len()..];
+        }
+        let taken = whole.len() - bytes.len();
+        self.came.bytes.extend_from_slice(&whole[..taken]);
+    }
+
     /// Takes a reply with a value from the front, if that is whole, bears the next key that can have one, and is written as all
     /// servers write it: the reply to a meta command ends with [`Arriving::own_end`]. Whatever else there is, also if it is right, is
     /// left to those who read every word.
     pub(super) fn take_value(&mut self, bytes: &mut &[u8], own_end: &[u8], len_max: usize) -> Option<()> {
         let mut rest = *bytes;
         let (at, head) = if self.ended {
-            self.read_meta(&mut rest, own_end)?
+            let at = self.place_in_turn()?;
+            (at, read_meta(&mut rest, self.keys.get(at), own_end)?)
         } else {
             self.read_line(&mut rest)?
         };
         let (value, ends) = rest.split_at_checked(head.len)?;
-        if head.len > len_max || !ends.starts_with(b"\r\n") || self.came.has(at) {
+        if head.len > len_max || !ends.starts_with(LINE_END) || self.came.has(at) {
             return None;
         }
         self.came.put_value(at, &head, value);
         self.next = at + 1;
-        *bytes = &ends[2..];
+        *bytes = &ends[LINE_END.len()..];
         Some(())
     }
 
@@ -445,23 +561,6 @@ impl Arriving {
             None => None,
         };
         skip(rest, b"\r\n")?;
-        Some((at, Head { len, flags, cas }))
-    }
-
-    /// `VA` and what follows, to the end of the line.
-    fn read_meta(&self, rest: &mut &[u8], own_end: &[u8]) -> Option<(usize, Head)> {
-        let at = self.place_in_turn()?;
-        skip(rest, b"VA ")?;
-        let len = number(rest)?.try_into().ok()?;
-        skip(rest, b" f")?;
-        let flags = number(rest)?.try_into().ok()?;
-        skip(rest, b" k")?;
-        skip_word(rest, self.keys.get(at))?;
-        let cas = match skip(rest, b" c") {
-            Some(()) => Some(number(rest)?),
-            None => None,
-        };
-        skip_word(rest, own_end)?;
         Some((at, Head { len, flags, cas }))
     }
 
@@ -495,6 +594,8 @@ impl Arriving {
     /// What has come of all.
     pub(super) fn take(&mut self) -> Came {
         debug_assert!(self.is_whole());
-        mem::take(&mut self.came)
+        let mut came = mem::take(&mut self.came);
+        came.keys = mem::take(&mut self.keys);
+        came
     }
 }

@@ -339,6 +339,11 @@ impl Conversation {
         mem::take(&mut self.output)
     }
 
+    /// All of this has been sent: what comes next may have its memory.
+    pub fn reuse_output(&mut self, sent: Output) {
+        self.output.reuse(sent);
+    }
+
     /// Nobody waits for this reply any more; it is dropped when it comes. Gives whether anybody did.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let index = usize::try_from(ticket.0.wrapping_sub(self.first)).unwrap_or(usize::MAX);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use scrubjay_base::bytes;
 
 use super::Form;
 use super::bundle::Bundle;
@@ -145,11 +146,8 @@ pub(super) fn bundle(out: &mut Vec<u8>, bundle: &Bundle, form: Form, opaque: u64
         out.extend_from_slice(b"\r\n");
     }
     // What is between two keys.
-    let mut between = if bundle.with_cas {
-        b" v f k c".to_vec()
-    } else {
-        b" v f k".to_vec()
-    };
+    let mut between = Vec::with_capacity(BETWEEN_LEN_MAX);
+    between.extend_from_slice(if bundle.with_cas { b" v f k c" } else { b" v f k" });
     meta_end(&mut between, opaque, false);
     let end_len = between.len();
     between.extend_from_slice(b"mg ");
@@ -166,7 +164,7 @@ pub(super) fn bundle(out: &mut Vec<u8>, bundle: &Bundle, form: Form, opaque: u64
         let len = out.len() + between.len();
         out.extend_from_slice(&piece);
         out.truncate(len);
-        out.extend_from_slice(key);
+        bytes::append(out, key);
     }
     out.extend_from_slice(&between[..end_len]);
 }

@@ -122,7 +122,12 @@ impl Conversation {
         let wanted = self.exchanges[0].listener == Listener::Caller;
         let (own_end, max) = (Arriving::own_end(self.first), self.settings.value_len_max);
         let arriving = self.arriving();
-        while wanted && arriving.take_value(bytes, &own_end, max).is_some() {}
+        if wanted {
+            arriving.take_run(bytes, &own_end, max);
+            while arriving.take_value(bytes, &own_end, max).is_some() {
+                arriving.take_run(bytes, &own_end, max);
+            }
+        }
         self.finish_bundle();
     }
 
