@@ -123,17 +123,13 @@ pub fn copy_few(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Appends bytes that are few as a rule. There should be room for [`FEW`].
+/// Copies `from`, which is few bytes as a rule, to `to`, which has as many.
 #[inline(always)]
-pub fn append(out: &mut Vec<u8>, bytes: &[u8]) {
-    if bytes.len() > FEW {
-        return out.extend_from_slice(bytes);
+pub fn copy(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        ..=FEW => copy_few(to, from),
+        _ => to.copy_from_slice(from),
     }
-    // As many as there may be: how many there are is for no function to find out.
-    let (start, end) = (out.len(), out.len() + bytes.len());
-    out.extend_from_slice(&[0; FEW]);
-    copy_few(&mut out[start..end], bytes);
-    out.truncate(end);
 }
 
 /// Copies the first and the last bytes, which may overlap, and so all. Both have so many at least.
@@ -147,7 +143,7 @@ fn copy_ends<const LEN: usize>(to: &mut [u8], from: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW, append, copy_few, find, find_at_most, last_word, same};
+    use super::{FEW, copy, copy_few, find, find_at_most, last_word, same};
 
     #[test]
     fn the_first_of_its_like_is_found_wherever_it_is() {
@@ -210,16 +206,10 @@ mod tests {
             let mut to = vec![0; from.len()];
             copy_few(&mut to, &from);
             assert_eq!(to, from);
-        }
-    }
-
-    #[test]
-    fn bytes_are_appended_however_many_they_are() {
-        for len in 0..=FEW as u8 * 2 {
-            let bytes: Vec<u8> = (1..=len).collect();
-            let mut out = b"before".to_vec();
-            append(&mut out, &bytes);
-            assert_eq!(out, [b"before", &bytes[..]].concat());
+            let more = [&from[..], &[7; FEW]].concat();
+            let mut to = vec![0; more.len()];
+            copy(&mut to, &more);
+            assert_eq!(to, more);
         }
     }
 }

@@ -52,11 +52,20 @@ pub struct Bundle {
 }
 
 /// Keys, one behind the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
+    /// What lies behind the last one means nothing: there is room for all from the first on.
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
+
+impl PartialEq for Keys {
+    fn eq(&self, other: &Keys) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Keys {}
 
 impl Keys {
     pub(super) fn len(&self) -> usize {
@@ -64,7 +73,7 @@ impl Keys {
     }
 
     pub(super) fn bytes_len(&self) -> usize {
-        self.bytes.len()
+        self.ends.last().copied().unwrap_or_default()
     }
 
     pub(super) fn get(&self, at: usize) -> &[u8] {
@@ -76,10 +85,17 @@ impl Keys {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    #[inline]
+    /// Adds one, of which it is known that there is room.
+    #[inline(always)]
     fn push(&mut self, key: &[u8]) {
-        bytes::append(&mut self.bytes, key);
-        self.ends.push(self.bytes.len());
+        let start = self.bytes_len();
+        let end = start + key.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(LEN_MAX, 0);
+            self.ends.reserve(KEYS_MAX);
+        }
+        bytes::copy(&mut self.bytes[start..end], key);
+        self.ends.push(end);
     }
 }
 
@@ -103,10 +119,7 @@ impl Bundle {
     /// Takes the memory of another one's, of which nothing is wanted any more. Before anything is added.
     pub(crate) fn reuse(&mut self, mut came: Came) {
         self.keys = mem::take(&mut came.keys);
-        self.keys.bytes.clear();
-        self.keys.bytes.reserve(LEN_MAX);
         self.keys.ends.clear();
-        self.keys.ends.reserve(KEYS_MAX);
         self.came = came;
     }
 
@@ -231,9 +244,9 @@ fn long_number(rest: &mut &[u8]) -> Option<u64> {
         .then(|| digits.iter().fold(0, add))
 }
 
-/// `VA` and what follows for this key, to the end of the line.
+/// `VA` and what follows, up to the key.
 #[inline(always)]
-fn read_meta(rest: &mut &[u8], key: &[u8], own_end: &[u8]) -> Option<Head> {
+fn read_size(rest: &mut &[u8]) -> Option<Size> {
     skip(rest, b"VA ")?;
     let len = number(rest)?.try_into().ok()?;
     // No flags, as most values have, are no number to be read.
@@ -246,13 +259,19 @@ fn read_meta(rest: &mut &[u8], key: &[u8], own_end: &[u8]) -> Option<Head> {
             flags
         }
     };
+    Some(Size { len, flags })
+}
+
+/// This key and what follows, to the end of the line: the CAS number, if there is one.
+#[inline(always)]
+fn read_key(rest: &mut &[u8], key: &[u8], own_end: &[u8]) -> Option<Option<u64>> {
     skip_word(rest, key)?;
     let cas = match skip(rest, b" c") {
         Some(()) => Some(number(rest)?),
         None => None,
     };
     skip_word(rest, own_end)?;
-    Some(Head { len, flags, cas })
+    Some(cas)
 }
 
 /// The replies to a bundle, as far as they have come.
@@ -266,6 +285,13 @@ pub(super) struct Arriving {
     /// The place that the next reply is expected for.
     next: usize,
     came: Came,
+}
+
+/// What stands before the key of a value.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    len: usize,
+    flags: u32,
 }
 
 /// What stands before a value.
@@ -498,29 +524,49 @@ impl Arriving {
         };
         let (whole, base) = (*bytes, self.came.bytes.len());
         let len_max = len_max.min(SHARED_LEN_MAX);
+        let (mut left, mut count) = (whole, 0);
         let mut start = first.checked_sub(1).map_or(0, |before| self.keys.ends[before]);
-        let ends = &self.keys.ends[first..];
-        for (part, end) in self.came.parts[first..].iter_mut().zip(ends) {
-            let mut rest = *bytes;
-            let Some(head) = read_meta(&mut rest, &self.keys.bytes[start..*end], own_end) else {
+        let (mut text, mut size) = ([].as_slice(), Size::default());
+        for (part, end) in self.came.parts[first..].iter_mut().zip(&self.keys.ends[first..]) {
+            // Values that follow each other are often as long. Then where the next one begins need not be waited for.
+            let mut rest = match left.split_at_checked(text.len()) {
+                Some((same, rest)) if count > 0 && bytes::same_here(same, text) => rest,
+                _ => {
+                    let mut rest = left;
+                    let Some(read) = read_size(&mut rest) else {
+                        break;
+                    };
+                    size = read;
+                    text = &left[..left.len() - rest.len()];
+                    rest
+                }
+            };
+            let key = &self.keys.bytes[start..*end];
+            let Some(cas) = read_key(&mut rest, key, own_end) else {
                 break;
             };
-            let is_whole = head.len <= len_max && rest[head.len.min(rest.len())..].starts_with(LINE_END);
-            if !is_whole || !matches!(part, Part::Open) {
+            let value = whole.len() - rest.len();
+            let Some((_, ends)) = rest.split_at_checked(size.len) else {
+                break;
+            };
+            if size.len > len_max || !ends.starts_with(LINE_END) || !matches!(part, Part::Open) {
                 break;
             }
             *part = Part::Shared(Shared {
-                start: base + whole.len() - rest.len(),
-                len: head.len as u32,
-                flags: head.flags,
-                cas: head.cas,
+                start: base + value,
+                len: size.len as u32,
+                flags: size.flags,
+                cas,
             });
-            self.next += 1;
+            left = &ends[LINE_END.len()..];
             start = *end;
-            *bytes = &rest[head.len + LINE_END.len()..];
+            count += 1;
         }
-        let taken = whole.len() - bytes.len();
-        self.came.bytes.extend_from_slice(&whole[..taken]);
+        self.next = first + count;
+        self.came
+            .bytes
+            .extend_from_slice(&whole[..whole.len() - left.len()]);
+        *bytes = left;
     }
 
     /// Takes a reply with a value from the front, if that is whole, bears the next key that can have one, and is written as all
@@ -530,7 +576,9 @@ impl Arriving {
         let mut rest = *bytes;
         let (at, head) = if self.ended {
             let at = self.place_in_turn()?;
-            (at, read_meta(&mut rest, self.keys.get(at), own_end)?)
+            let Size { len, flags } = read_size(&mut rest)?;
+            let cas = read_key(&mut rest, self.keys.get(at), own_end)?;
+            (at, Head { len, flags, cas })
         } else {
             self.read_line(&mut rest)?
         };

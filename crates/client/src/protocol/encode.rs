@@ -149,24 +149,28 @@ pub(super) fn bundle(out: &mut Vec<u8>, bundle: &Bundle, form: Form, opaque: u64
     let mut between = Vec::with_capacity(BETWEEN_LEN_MAX);
     between.extend_from_slice(if bundle.with_cas { b" v f k c" } else { b" v f k" });
     meta_end(&mut between, opaque, false);
-    let end_len = between.len();
-    between.extend_from_slice(b"mg ");
-    let Some(first) = keys.next() else {
+    const VERB: &[u8] = b"mg ";
+    between.extend_from_slice(VERB);
+    if keys.len() == 0 {
         return;
-    };
-    out.reserve(bundle.keys.bytes_len() + (keys.len() + 1) * between.len() + BETWEEN_LEN_MAX);
-    out.extend_from_slice(b"mg ");
-    out.extend_from_slice(first);
-    // As many bytes as there may be: no function is called for them, and what is too much is gone again at once.
+    }
+    // As many bytes as there may be between two: no function is called for them, and what is too much is overwritten at once.
     let mut piece = [0; BETWEEN_LEN_MAX];
     piece[..between.len()].copy_from_slice(&between);
+    out.extend_from_slice(VERB);
+    let mut at = out.len();
+    out.resize(
+        at + bundle.keys.bytes_len() + keys.len() * between.len() + BETWEEN_LEN_MAX,
+        0,
+    );
     for key in keys {
-        let len = out.len() + between.len();
-        out.extend_from_slice(&piece);
-        out.truncate(len);
-        bytes::append(out, key);
+        let end = at + key.len();
+        bytes::copy(&mut out[at..end], key);
+        out[end..end + BETWEEN_LEN_MAX].copy_from_slice(&piece);
+        at = end + between.len();
     }
-    out.extend_from_slice(&between[..end_len]);
+    // Behind the last one there is no other.
+    out.truncate(at - VERB.len());
 }
 
 /// Appends a request as a classic command.
