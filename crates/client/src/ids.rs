@@ -20,6 +20,11 @@ impl Ids {
         self.runs.front().map(|run| run.start)
     }
 
+    /// The first and those that follow it in number, too.
+    pub(crate) fn first_run(&self) -> Option<Range<u64>> {
+        self.runs.front().cloned()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
         self.runs.iter().cloned().flatten()
     }
@@ -95,6 +100,7 @@ mod tests {
         let all = [5, 6, 7, 9, 2, 3];
         let mut ids = of(&all);
         assert!(ids.iter().eq(all) && ids.runs.len() == 3);
+        assert_eq!(ids.first_run(), Some(5..8));
         ids.push_front(4);
         ids.push_front(1);
         assert_eq!(ids, of(&[1, 4, 5, 6, 7, 9, 2, 3]));

@@ -222,12 +222,15 @@ impl Book for Lookups<'_> {
     }
 
     fn ask_alike(&mut self, ids: &mut Ids, asking: &mut Asking<'_>) {
-        if self.found.parts.is_empty() {
-            // None has a result.
-            let key = |id| self.keys.get((id - self.first) as usize).copied();
-            return asking.look_up_alike(ids, key);
+        // As long as none has a result none of these has.
+        while self.found.parts.is_empty()
+            && let Some(run) = ids.first_run()
+        {
+            let keys = &self.keys[(run.start - self.first) as usize..(run.end - self.first) as usize];
+            if asking.look_up_alike(ids, keys) < keys.len() {
+                return;
+            }
         }
-        asking.look_up_alike(ids, |id| Some(self.keys[self.index(id)?]));
     }
 
     fn done(&mut self, id: u64, result: Result<Reply, Error>) -> bool {

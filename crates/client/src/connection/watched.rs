@@ -69,15 +69,16 @@ impl<W: Wire> Asking<'_, W> {
         self.ask_alone(&mut Request::Get(*get), id)
     }
 
-    /// Asks for those that can go with the look-up that was asked last, and are wanted as it is, up to the first that cannot, or
-    /// that has no key. Those are taken from the front.
+    /// Asks for those of these keys that can go with the look-up that was asked last, and are wanted as it is, up to the first that
+    /// cannot. Gives how many; so many ids are taken from the front.
     #[inline]
-    pub(crate) fn look_up_alike<'a>(&mut self, ids: &mut Ids, key_of: impl Fn(u64) -> Option<&'a [u8]>) {
-        if let Some(open) = &mut self.open {
-            let keys = ids.iter().map_while(key_of);
-            let count = (self.state.conversation).add_alike(&mut open.bundle, keys);
-            ids.move_to(&mut open.ids, count as u64);
-        }
+    pub(crate) fn look_up_alike(&mut self, ids: &mut Ids, keys: &[&[u8]]) -> usize {
+        let Some(open) = &mut self.open else {
+            return 0;
+        };
+        let count = (self.state.conversation).add_alike(&mut open.bundle, keys);
+        ids.move_to(&mut open.ids, count as u64);
+        count
     }
 
     /// What goes by itself.

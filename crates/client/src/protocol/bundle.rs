@@ -7,6 +7,7 @@ use std::ops::Range;
 use scrubjay_base::{bytes, number};
 
 use super::Form;
+use super::conversation::REQUEST_LEN_EXTRA;
 use super::reply::{Reply, Value};
 use super::request::{Get, KEY_LEN_MAX, blanks, needs_base64};
 
@@ -85,17 +86,14 @@ impl Keys {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// Adds one, of which it is known that there is room.
-    #[inline(always)]
-    fn push(&mut self, key: &[u8]) {
-        let start = self.bytes_len();
-        let end = start + key.len();
-        if self.bytes.len() < end {
-            self.bytes.resize(LEN_MAX, 0);
-            self.ends.reserve(KEYS_MAX);
-        }
-        bytes::copy(&mut self.bytes[start..end], key);
-        self.ends.push(end);
+    /// The same and what is behind it, if as many bytes as [`bytes::FEW`] are more than it has: they can be copied without asking for
+    /// its length.
+    #[inline]
+    pub(super) fn wide(&self, at: usize) -> (&[u8], Option<&[u8; bytes::FEW]>) {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let key = &self.bytes[start..self.ends[at]];
+        let wide = self.bytes[start..].first_chunk();
+        (key, wide.filter(|_| key.len() <= bytes::FEW))
     }
 }
 
@@ -134,22 +132,38 @@ impl Bundle {
     /// Adds a look-up; false if it does not fit in here.
     #[inline]
     pub(super) fn add(&mut self, get: &Get<'_>, form: Form) -> bool {
-        self.suits(get, form) && self.add_alike(get.key)
+        self.suits(get, form) && self.add_alike(&[get.key], usize::MAX) == 1
     }
 
-    /// Adds one that is wanted as those that are here; false if it does not fit in here.
-    #[inline(always)]
-    pub(super) fn add_alike(&mut self, key: &[u8]) -> bool {
-        let has_room = self.keys.len() < KEYS_MAX && self.keys.bytes_len() + key.len() < LEN_MAX;
-        let Some((place, bit)) = place_and_bit(key).filter(|_| has_room) else {
-            return false;
-        };
-        if self.seen[place] & bit != 0 && self.keys.iter().any(|other| other == key) {
-            return false;
+    /// Adds those that are wanted as those that are here, up to the first that does not fit in here; their keys may have so many bytes,
+    /// with [`REQUEST_LEN_EXTRA`] each. Gives how many.
+    pub(super) fn add_alike(&mut self, keys: &[&[u8]], mut len_max: usize) -> usize {
+        let mut end = self.keys.bytes_len();
+        if self.keys.bytes.len() < LEN_MAX {
+            self.keys.bytes.resize(LEN_MAX, 0);
+            self.keys.ends.reserve(KEYS_MAX);
         }
-        self.seen[place] |= bit;
-        self.keys.push(key);
-        true
+        let room = KEYS_MAX.saturating_sub(self.keys.len());
+        let mut count = 0;
+        for key in keys.iter().take(room) {
+            let (start, len) = (end, key.len() + REQUEST_LEN_EXTRA);
+            let Some((place, bit)) = place_and_bit(key) else {
+                break;
+            };
+            if len > len_max || start + key.len() >= LEN_MAX {
+                break;
+            }
+            if self.seen[place] & bit != 0 && self.keys.iter().any(|other| other == *key) {
+                break;
+            }
+            len_max -= len;
+            end += key.len();
+            self.seen[place] |= bit;
+            bytes::copy(&mut self.keys.bytes[start..end], key);
+            self.keys.ends.push(end);
+            count += 1;
+        }
+        count
     }
 
     /// How many of its keys, from the first, are in one line.

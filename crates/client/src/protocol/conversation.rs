@@ -24,7 +24,7 @@ const SILENT_RUN_MAX: usize = 64;
 const GETS_KEYS_MAX: usize = 64;
 const GETS_LEN_MAX: usize = 2000;
 /// Bytes that a request takes besides key and value, at most.
-const REQUEST_LEN_EXTRA: usize = 128;
+pub(super) const REQUEST_LEN_EXTRA: usize = 128;
 
 /// In which order a server, or what is between, answers meta requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use scrubjay_base::bytes;
 
 use super::Form;
 use super::bundle::Bundle;
@@ -154,23 +153,25 @@ pub(super) fn bundle(out: &mut Vec<u8>, bundle: &Bundle, form: Form, opaque: u64
     if keys.len() == 0 {
         return;
     }
-    // As many bytes as there may be between two: no function is called for them, and what is too much is overwritten at once.
+    // As many bytes as there may be: no function is called for them, and what is too much is gone again at once.
     let mut piece = [0; BETWEEN_LEN_MAX];
     piece[..between.len()].copy_from_slice(&between);
+    let len = bundle.keys.bytes_len() + keys.len() * between.len();
+    out.reserve(VERB.len() + len + BETWEEN_LEN_MAX);
     out.extend_from_slice(VERB);
-    let mut at = out.len();
-    out.resize(
-        at + bundle.keys.bytes_len() + keys.len() * between.len() + BETWEEN_LEN_MAX,
-        0,
-    );
-    for key in keys {
-        let end = at + key.len();
-        bytes::copy(&mut out[at..end], key);
-        out[end..end + BETWEEN_LEN_MAX].copy_from_slice(&piece);
-        at = end + between.len();
+    for at in in_line..bundle.len() {
+        let (key, wide) = bundle.keys.wide(at);
+        let end = out.len() + key.len();
+        match wide {
+            Some(wide) => out.extend_from_slice(wide),
+            None => out.extend_from_slice(key),
+        }
+        out.truncate(end);
+        out.extend_from_slice(&piece);
+        out.truncate(end + between.len());
     }
     // Behind the last one there is no other.
-    out.truncate(at - VERB.len());
+    out.truncate(out.len() - VERB.len());
 }
 
 /// Appends a request as a classic command.
