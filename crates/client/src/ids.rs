@@ -2,39 +2,39 @@
 //! two numbers say it for all.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::ops::Range;
 
 /// Some of them, in an order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ids {
-    /// None is empty, and none goes on where the one before it ends.
-    runs: VecDeque<Range<u64>>,
+    /// The first of them that follow each other; empty if there is none at all.
+    first: Range<u64>,
+    /// The others, likewise. None is empty, and none goes on where the one before it ends.
+    more: VecDeque<Range<u64>>,
 }
 
 impl Ids {
     pub(crate) fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.first.is_empty()
     }
 
     pub(crate) fn first(&self) -> Option<u64> {
-        self.runs.front().map(|run| run.start)
+        self.first.clone().next()
     }
 
     /// The first and those that follow it in number, too.
     pub(crate) fn first_run(&self) -> Option<Range<u64>> {
-        self.runs.front().cloned()
+        (!self.is_empty()).then(|| self.first.clone())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
-        self.runs.iter().cloned().flatten()
+        self.first.clone().chain(self.more.iter().cloned().flatten())
     }
 
     /// Whether they are these, in this order.
     pub(crate) fn is_run(&self, ids: &Range<u64>) -> bool {
-        match self.runs.as_slices() {
-            ([run], []) => run == ids,
-            _ => self.is_empty() && ids.is_empty(),
-        }
+        self.more.is_empty() && (self.first == *ids || (self.is_empty() && ids.is_empty()))
     }
 
     pub(crate) fn push(&mut self, id: u64) {
@@ -42,31 +42,39 @@ impl Ids {
     }
 
     pub(crate) fn push_run(&mut self, run: Range<u64>) {
-        match self.runs.back_mut() {
-            _ if run.is_empty() => {}
-            Some(last) if last.end == run.start => last.end = run.end,
-            _ => self.runs.push_back(run),
+        let last = match self.more.back_mut() {
+            Some(last) => last,
+            None => &mut self.first,
+        };
+        if last.is_empty() {
+            *last = run;
+        } else if last.end == run.start {
+            last.end = run.end;
+        } else if !run.is_empty() {
+            self.more.push_back(run);
         }
     }
 
     /// Puts one before all others.
     pub(crate) fn push_front(&mut self, id: u64) {
-        match self.runs.front_mut() {
-            Some(first) if first.start == id + 1 => first.start = id,
-            _ => self.runs.push_front(id..id + 1),
+        if !self.is_empty() && self.first.start == id + 1 {
+            self.first.start = id;
+            return;
+        }
+        let second = mem::replace(&mut self.first, id..id + 1);
+        if !second.is_empty() {
+            self.more.push_front(second);
         }
     }
 
     /// Moves so many from the front to the end of others.
     pub(crate) fn move_to(&mut self, others: &mut Ids, mut count: u64) {
-        while count > 0
-            && let Some(first) = self.runs.front_mut()
-        {
-            let moved = first.start..first.end.min(first.start + count);
+        while count > 0 && !self.is_empty() {
+            let moved = self.first.start..self.first.end.min(self.first.start + count);
             count -= moved.end - moved.start;
-            first.start = moved.end;
-            if first.is_empty() {
-                self.runs.pop_front();
+            self.first.start = moved.end;
+            if self.is_empty() {
+                self.first = self.more.pop_front().unwrap_or_default();
             }
             others.push_run(moved);
         }
@@ -99,7 +107,7 @@ mod tests {
     fn they_keep_their_order_however_they_came() {
         let all = [5, 6, 7, 9, 2, 3];
         let mut ids = of(&all);
-        assert!(ids.iter().eq(all) && ids.runs.len() == 3);
+        assert!(ids.iter().eq(all) && ids.more.len() == 2);
         assert_eq!(ids.first_run(), Some(5..8));
         ids.push_front(4);
         ids.push_front(1);

@@ -323,6 +323,9 @@ pub struct Came {
     bytes: Vec<u8>,
     /// Whose it is, if all has come.
     keys: Keys,
+    /// How many of the parts are small values, and how many misses.
+    hits: usize,
+    misses: usize,
 }
 
 /// What has come of one look-up. There are many of them: what is rare lies elsewhere.
@@ -379,6 +382,7 @@ impl Came {
         self.parts.clear();
         self.parts.resize_with(len, Part::default);
         self.bytes.clear();
+        (self.hits, self.misses) = (0, 0);
     }
 
     /// Memory for so many keys and so many bytes of values.
@@ -425,15 +429,8 @@ impl Came {
 
     /// How many values and how many misses it is, if it is nothing but those.
     pub(crate) fn count(&self) -> Option<(u64, u64)> {
-        let (mut hits, mut misses) = (0, 0);
-        for part in &self.parts {
-            match part {
-                Part::Shared(_) => hits += 1,
-                Part::Miss => misses += 1,
-                Part::Open | Part::Reply(_) => return None,
-            }
-        }
-        Some((hits, misses))
+        let is_all = self.hits + self.misses == self.parts.len();
+        is_all.then_some((self.hits as u64, self.misses as u64))
     }
 
     /// How many look-ups it is.
@@ -454,9 +451,14 @@ impl Came {
         !matches!(self.parts[at], Part::Open)
     }
 
+    /// Of one of which nothing has come yet.
     fn put(&mut self, at: usize, reply: Reply) {
+        debug_assert!(!self.has(at));
         self.parts[at] = match reply {
-            Reply::Miss => Part::Miss,
+            Reply::Miss => {
+                self.misses += 1;
+                Part::Miss
+            }
             reply => Part::Reply(Box::new(reply)),
         };
     }
@@ -479,6 +481,7 @@ impl Came {
         }
         self.bytes.extend_from_slice(bytes);
         self.parts[at] = Part::Shared(shared);
+        self.hits += 1;
     }
 }
 
@@ -577,6 +580,7 @@ impl Arriving {
             count += 1;
         }
         self.next = first + count;
+        self.came.hits += count;
         self.came
             .bytes
             .extend_from_slice(&whole[..whole.len() - left.len()]);
