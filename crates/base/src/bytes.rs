@@ -81,6 +81,12 @@ pub fn last_word(bytes: &[u8]) -> Option<u64> {
 /// Whether both are the same bytes.
 #[inline]
 pub fn same(one: &[u8], other: &[u8]) -> bool {
+    same_here(one, other)
+}
+
+/// As [`same`], for loops: never a call.
+#[inline(always)]
+pub fn same_here(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
         return false;
     }
@@ -117,6 +123,15 @@ pub fn copy_few(to: &mut [u8], from: &[u8]) {
     }
 }
 
+/// Copies `from`, which is few bytes as a rule, to `to`, which has as many.
+#[inline(always)]
+pub fn copy(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        ..=FEW => copy_few(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
 /// Copies the first and the last bytes, which may overlap, and so all. Both have so many at least.
 #[inline(always)]
 fn copy_ends<const LEN: usize>(to: &mut [u8], from: &[u8]) {
@@ -128,7 +143,7 @@ fn copy_ends<const LEN: usize>(to: &mut [u8], from: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW, copy_few, find, find_at_most, last_word, same};
+    use super::{FEW, copy, copy_few, find, find_at_most, last_word, same};
 
     #[test]
     fn the_first_of_its_like_is_found_wherever_it_is() {
@@ -191,6 +206,10 @@ mod tests {
             let mut to = vec![0; from.len()];
             copy_few(&mut to, &from);
             assert_eq!(to, from);
+            let more = [&from[..], &[7; FEW]].concat();
+            let mut to = vec![0; more.len()];
+            copy(&mut to, &more);
+            assert_eq!(to, more);
         }
     }
 }

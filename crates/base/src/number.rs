@@ -54,6 +54,25 @@ fn plain(text: &[u8]) -> Option<u64> {
     Some(number)
 }
 
+/// The number that a word of text begins with, and its digits; none if it begins with none, or with nothing else.
+#[inline(always)]
+pub fn leading(word: u64) -> Option<(u64, usize)> {
+    const EACH: u64 = u64::MAX / 0xff;
+    // A byte each, the first digit in the lowest: what is above 9 is none.
+    let digits = word ^ (EACH * 0x30);
+    let others = (((digits & (EACH * 0x7f)) + EACH * 0x76) | digits) & (EACH * 0x80);
+    let len = others.trailing_zeros() / 8;
+    if !(1..8).contains(&len) {
+        return None;
+    }
+    // Behind zeros, as if there were eight. Then neighbours become one: digits, pairs, fours.
+    let digits = digits << (64 - 8 * len);
+    let pairs = ((digits * 10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = ((pairs * 100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    let all = ((fours * 10_000) + (fours >> 32)) & 0xffff_ffff;
+    Some((all, len as usize))
+}
+
 /// Sign and digits.
 fn split(value: &[u8]) -> Option<(bool, u64)> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r');
@@ -127,7 +146,7 @@ fn append_long(out: &mut Vec<u8>, number: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{append, parse_i64, parse_u64};
+    use super::{append, leading, parse_i64, parse_u64};
 
     #[test]
     fn numbers_of_any_length_are_written() {
@@ -138,6 +157,26 @@ mod tests {
             append(&mut out, number);
             assert_eq!(out, format!("x{number}").as_bytes());
         }
+    }
+
+    #[test]
+    fn numbers_at_the_front_of_a_word_are_read() {
+        let read = |text: &[u8; 8]| leading(u64::from_le_bytes(*text));
+        for byte in 0..=u8::MAX {
+            for len in 0..=8 {
+                let mut text = *b"98765432";
+                text[len..].fill(byte);
+                let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                let number = text[..digits]
+                    .iter()
+                    .fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+                let expected = (1..8).contains(&digits).then_some((number, digits));
+                assert_eq!(read(&text), expected, "{text:?}");
+            }
+        }
+        assert_eq!(read(b"0 f0 key"), Some((0, 1)));
+        assert_eq!(read(b"0010 f00"), Some((10, 4)));
+        assert_eq!(read(b"12\xff34567"), Some((12, 2)));
     }
 
     #[test]

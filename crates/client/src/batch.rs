@@ -1,6 +1,7 @@
 //! Many requests of one thread, which waits for all replies.
 
 use std::ops::Range;
+use std::slice;
 use std::sync::Arc;
 
 use crate::connection::{Asked, Asking, Desk, Patience};
@@ -12,7 +13,7 @@ use crate::server::Server;
 /// The requests and what has come of them, in order.
 struct Batch<'a> {
     requests: Vec<Request<'a>>,
-    queues: Vec<usize>,
+    queues: Queues,
     results: Vec<Option<Result<Reply, Error>>>,
     /// Without a result.
     left: usize,
@@ -29,7 +30,7 @@ pub(crate) fn call(
     routes: &[usize],
     patience: Patience,
 ) -> Vec<Result<Reply, Error>> {
-    let (queues, used) = spread(servers, routes);
+    let (queues, used) = spread(servers, Routes::Each(routes));
     let mut batch = Batch {
         first: desk.next_ids(requests.len() as u64),
         results: requests.iter().map(|_| None).collect(),
@@ -53,12 +54,52 @@ pub(crate) trait Ending: Book {
     fn has_ended(&self) -> bool;
 }
 
-/// Which queue each request has, and whose they are.
-pub(crate) fn spread(servers: &[Arc<Server>], routes: &[usize]) -> (Vec<usize>, Vec<Arc<Server>>) {
-    // With one server there is nothing to be found out for each.
-    if let [server] = servers {
-        return (vec![0; routes.len()], vec![server.clone()]);
+/// Which server each request goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Routes<'a> {
+    /// All to this one.
+    All(usize),
+    /// Each to its own.
+    Each(&'a [usize]),
+}
+
+impl Routes<'_> {
+    /// The servers.
+    pub(crate) fn servers(&self) -> &[usize] {
+        match self {
+            Routes::All(server) => slice::from_ref(server),
+            Routes::Each(servers) => servers,
+        }
     }
+}
+
+/// Which queue each request has.
+#[derive(Debug)]
+pub(crate) enum Queues {
+    /// There is one only.
+    First,
+    /// Each its own.
+    Each(Vec<usize>),
+}
+
+impl Queues {
+    #[inline]
+    pub(crate) fn of(&self, request: usize) -> usize {
+        match self {
+            Queues::First => 0,
+            Queues::Each(queues) => queues[request],
+        }
+    }
+}
+
+/// Which queue each request has, and whose they are.
+pub(crate) fn spread(servers: &[Arc<Server>], routes: Routes<'_>) -> (Queues, Vec<Arc<Server>>) {
+    let routes = match (servers, routes) {
+        // With one server there is nothing to be found out for each.
+        ([only], _) => return (Queues::First, vec![only.clone()]),
+        (_, Routes::All(server)) => return (Queues::First, vec![servers[server].clone()]),
+        (_, Routes::Each(routes)) => routes,
+    };
     let mut queue_of = vec![None; servers.len()];
     let mut used = Vec::new();
     let queue = |route: &usize| {
@@ -67,7 +108,7 @@ pub(crate) fn spread(servers: &[Arc<Server>], routes: &[usize]) -> (Vec<usize>, 
             used.len() - 1
         })
     };
-    (routes.iter().map(queue).collect(), used)
+    (Queues::Each(routes.iter().map(queue).collect()), used)
 }
 
 /// Asks everything, and waits until all has its result or the time is up.
@@ -97,7 +138,7 @@ impl Book for Batch<'_> {
     fn find(&self, id: u64) -> Option<(usize, Patience)> {
         let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
         let open = self.results.get(index)?.is_none();
-        open.then(|| (self.queues[index], self.patience))
+        open.then(|| (self.queues.of(index), self.patience))
     }
 
     fn ask(&mut self, id: u64, asking: &mut Asking<'_>) -> Option<Asked> {

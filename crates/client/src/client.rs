@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, Guard};
 
 use crate::answer::{Answer, Place};
+use crate::batch::Routes;
 use crate::config::{Apart, Config, ConfigError, Failover};
 use crate::connection::{Caller, Desk, Patience};
 use crate::discovery::{DiscoveryError, Follower, Source};
@@ -246,14 +247,18 @@ impl Client {
         }
         let patience = self.patience(call);
         set.close_idle(patience.since);
-        let routes: Result<Vec<usize>, Error> = match call.route {
-            Route::Server(index) => set.server(index.get()).map(|_| vec![index.get(); keys.len()]),
-            Route::As(key) => Ok(vec![set.placement.place(key).get(); keys.len()]),
-            Route::Key if set.count() == 1 => Ok(vec![0; keys.len()]),
-            Route::Key => Ok((keys.iter().map(|key| set.placement.place(key).get())).collect()),
+        let placed: Vec<usize>;
+        let routes = match call.route {
+            Route::Server(index) => set.server(index.get()).map(|_| Routes::All(index.get())),
+            Route::As(key) => Ok(Routes::All(set.placement.place(key).get())),
+            Route::Key if set.count() == 1 => Ok(Routes::All(0)),
+            Route::Key => {
+                placed = keys.iter().map(|key| set.placement.place(key).get()).collect();
+                Ok(Routes::Each(&placed))
+            }
         };
         match routes {
-            Ok(routes) => set.look_up(keys, with_cas, &routes, patience),
+            Ok(routes) => set.look_up(keys, with_cas, routes, patience),
             Err(error) => Found::of_replies(keys.iter().map(|_| Err(error.clone())).collect()),
         }
     }

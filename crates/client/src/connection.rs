@@ -358,7 +358,7 @@ impl<W: Wire> Connection<W> {
             };
             state = self.lock();
             match written {
-                Ok(()) => {}
+                Ok(()) => state.conversation.reuse_output(output),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     state = self.leave_output(state, output, caller);
                     if caller.is_none_or(|caller| caller.patience.is_over()) {

@@ -1,7 +1,6 @@
 //! Many requests over many connections by one thread, which asks all servers before it waits for any, and waits for all of
 //! them at once. What is outstanding on a connection is bounded, so the rest follows as replies come.
 
-use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use crate::connection::{
     Asked, Asking, Caller, Connection, Delivered, Desk, Lost, Named, Patience, Spin, Watch, look, poll,
 };
 use crate::error::Error;
+use crate::ids::Ids;
 use crate::protocol::Reply;
 use crate::protocol::bundle::{Came, Part, Shared};
 use crate::server::{Found, RETRIES, Server};
@@ -27,10 +27,9 @@ pub(crate) trait Book {
     fn find(&self, id: u64) -> Option<(usize, Patience)>;
     /// Asks for it; nothing if there is no such request any more.
     fn ask(&mut self, id: u64, asking: &mut Asking<'_>) -> Option<Asked>;
-    /// Asks for those of these that are wanted as the one that was asked last, up to the first that cannot go with it; how many.
-    fn ask_alike(&mut self, _ids: &VecDeque<u64>, _asking: &mut Asking<'_>) -> usize {
-        0
-    }
+    /// Asks for those of these that are wanted as the one that was asked last, up to the first that cannot go with it; they are
+    /// taken from the front.
+    fn ask_alike(&mut self, _ids: &mut Ids, _asking: &mut Asking<'_>) {}
     /// Takes what came of it; false if there is no such request any more.
     fn done(&mut self, id: u64, result: Result<Reply, Error>) -> bool;
     /// The same of a value among these bytes.
@@ -38,7 +37,7 @@ pub(crate) trait Book {
         self.done(id, Ok(Reply::Value(shared.to_value(bytes))))
     }
     /// Takes what came of a bundle, which is nothing but values and misses, if these are all that it waits for; false if not.
-    fn found_all(&mut self, _ids: &[u64], _came: &mut Came) -> bool {
+    fn found_all(&mut self, _ids: &Ids, _came: &mut Came) -> bool {
         false
     }
     /// Takes the bytes of all values that were found since this was called last.
@@ -62,7 +61,7 @@ pub(crate) struct Gathering {
 #[derive(Debug)]
 struct Queue {
     server: Arc<Server>,
-    pending: VecDeque<u64>,
+    pending: Ids,
     /// The time of the requests for which it was last found fit to be asked.
     admitted: Option<Instant>,
     /// The try to connect that is waited for.
@@ -77,7 +76,7 @@ impl Gathering {
     pub(crate) fn new(servers: &[Arc<Server>], desk: Arc<Desk>, blocking: bool) -> Gathering {
         let queue = |server: &Arc<Server>| Queue {
             server: server.clone(),
-            pending: VecDeque::new(),
+            pending: Ids::default(),
             admitted: None,
             waited: None,
             again: false,
@@ -100,12 +99,12 @@ impl Gathering {
         };
         let queue = &mut self.queues[index];
         if queue.admitted == Some(patience.since) {
-            return queue.pending.push_back(id);
+            return queue.pending.push(id);
         }
         match queue.server.admit(patience.since) {
             Ok(()) => {
                 queue.admitted = Some(patience.since);
-                queue.pending.push_back(id);
+                queue.pending.push(id);
             }
             Err(error) => {
                 book.done(id, Err(error));
@@ -121,7 +120,7 @@ impl Gathering {
             if let [only] = self.queues.as_mut_slice()
                 && only.admitted.is_some()
             {
-                return only.pending.extend(ids);
+                return only.pending.push_run(ids);
             }
         }
     }
@@ -146,6 +145,10 @@ impl Gathering {
         let mut again = Vec::new();
         let mut bundled = mem::take(&mut self.bundled);
         self.desk.take_all(&mut tray, &mut bundled);
+        if tray.is_empty() && bundled.is_empty() {
+            (self.tray, self.bundled) = (tray, bundled);
+            return;
+        }
         let now = Instant::now();
         for named in bundled.drain(..) {
             self.hand_over_bundled(book, named, now);
@@ -181,7 +184,7 @@ impl Gathering {
 
     /// Its look-ups are of one server, and were asked together.
     fn hand_over_bundled(&mut self, book: &mut impl Book, (ids, mut bundled): Named, now: Instant) {
-        let Some((index, patience)) = ids.iter().find_map(|id| book.find(*id)) else {
+        let Some((index, patience)) = ids.iter().find_map(|id| book.find(id)) else {
             return;
         };
         let queue = &mut self.queues[index];
@@ -193,7 +196,7 @@ impl Gathering {
         }
         let (mut hits, mut misses) = (0, 0);
         let (parts, bytes) = bundled.came.into_parts();
-        for (id, part) in ids.iter().copied().zip(parts) {
+        for (id, part) in ids.iter().zip(parts) {
             let failed = match (part, &bundled.broken) {
                 (Part::Shared(shared), _) => {
                     hits += u64::from(book.found(id, shared, &bytes));
@@ -229,9 +232,11 @@ impl Gathering {
             let mut done = Vec::new();
             let whole = queue.ask(&connection, &self.desk, book, &mut done);
             connection.flush();
-            let now = Instant::now();
-            for (id, result) in done {
-                finish(&queue.server, book, id, result, now);
+            if !done.is_empty() {
+                let now = Instant::now();
+                for (id, result) in done {
+                    finish(&queue.server, book, id, result, now);
+                }
             }
             if !self.watched.iter().any(|each| Arc::ptr_eq(each, &connection)) {
                 self.watched.push(connection);
@@ -248,7 +253,7 @@ impl Gathering {
         let alone = self.blocking && self.queues.len() == 1;
         let queue = &mut self.queues[index];
         queue.lost += u32::from(mem::take(&mut queue.again));
-        let (_, first) = queue.pending.front().and_then(|id| book.find(*id))?;
+        let (_, first) = queue.pending.first().and_then(|id| book.find(id))?;
         let error = loop {
             if queue.lost > RETRIES {
                 queue.lost = 0;
@@ -279,7 +284,7 @@ impl Gathering {
         };
         queue.waited = None;
         let now = Instant::now();
-        for id in mem::take(&mut queue.pending) {
+        for id in mem::take(&mut queue.pending).iter() {
             finish(&queue.server, book, id, Err(error.clone()), now);
         }
         None
@@ -372,7 +377,7 @@ impl Gathering {
             connection.forget(&self.desk, &is_it);
         }
         for queue in &mut self.queues {
-            queue.pending.retain(|id| !is_it(*id));
+            queue.pending.retain(|id| !is_it(id));
         }
     }
 
@@ -383,7 +388,7 @@ impl Gathering {
             .filter_map(|id| {
                 let (index, patience) = book.find(*id)?;
                 let queue = &self.queues[index];
-                let unopened = queue.waited.is_some() && queue.pending.contains(id);
+                let unopened = queue.waited.is_some() && queue.pending.iter().any(|each| each == *id);
                 let error = if unopened {
                     queue.server.unopened(&patience)
                 } else {
@@ -423,7 +428,7 @@ impl Queue {
         done: &mut Vec<(u64, Result<Reply, Error>)>,
     ) -> bool {
         let mut asking = connection.asking(desk, Instant::now());
-        while let Some(id) = self.pending.front().copied() {
+        while let Some(id) = self.pending.first() {
             match book.ask(id, &mut asking) {
                 None | Some(Asked::Yes) => {}
                 Some(Asked::Quiet) => done.push((id, Ok(Reply::Alive))),
@@ -432,8 +437,7 @@ impl Queue {
                 Some(Asked::Retired) => return false,
             }
             self.pending.pop_front();
-            let with_it = book.ask_alike(&self.pending, &mut asking);
-            self.pending.drain(..with_it);
+            book.ask_alike(&mut self.pending, &mut asking);
         }
         true
     }

@@ -1,17 +1,18 @@
 //! Look-ups of many keys for one thread, which waits for all of them. Their values stay where they were put together as they came,
 //! and are looked at there: who makes something else of each at once pays for no memory in between.
 
-use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
-use crate::batch::{Ending, finish, spread};
+use crate::batch::{Ending, Queues, Routes, finish, spread};
 use crate::connection::{Asked, Asking, Desk, Patience};
 use crate::error::Error;
 use crate::gathering::{Book, Gathering};
+use crate::ids::Ids;
 use crate::protocol::bundle::{Came, Shared};
 use crate::protocol::{Get, Reply};
 use crate::server::Server;
+use crate::spare;
 
 /// What came of looking up many keys, in their order.
 #[derive(Debug, Default)]
@@ -119,6 +120,14 @@ impl Found {
     }
 }
 
+impl Drop for Found {
+    fn drop(&mut self) {
+        if let Some(came) = self.came.take() {
+            spare::keep(came);
+        }
+    }
+}
+
 /// A value of a bundle; `None` if it is a miss.
 #[inline]
 fn seen_in(came: &Came, at: usize) -> Option<Seen<'_>> {
@@ -134,7 +143,7 @@ fn seen_in(came: &Came, at: usize) -> Option<Seen<'_>> {
 struct Lookups<'a> {
     keys: &'a [&'a [u8]],
     with_cas: bool,
-    queues: Vec<usize>,
+    queues: Queues,
     found: Found,
     /// Which place is kept for the bytes of values that have just been found.
     kept: Option<usize>,
@@ -151,17 +160,14 @@ pub(crate) fn look_up(
     desk: Arc<Desk>,
     keys: &[&[u8]],
     with_cas: bool,
-    routes: &[usize],
+    routes: Routes<'_>,
     patience: Patience,
 ) -> Found {
     let (queues, used) = spread(servers, routes);
     let mut lookups = Lookups {
         with_cas,
         queues,
-        found: Found {
-            parts: keys.iter().map(|_| Part::Open).collect(),
-            ..Found::default()
-        },
+        found: Found::default(),
         kept: None,
         left: keys.len(),
         patience,
@@ -170,6 +176,9 @@ pub(crate) fn look_up(
     };
     let ids = lookups.first..lookups.first + keys.len() as u64;
     finish(Gathering::new(&used, desk, true), &mut lookups, ids, patience);
+    if lookups.found.came.is_none() {
+        lookups.begin();
+    }
     lookups.found
 }
 
@@ -178,8 +187,16 @@ impl Lookups<'_> {
     #[inline]
     fn index(&self, id: u64) -> Option<usize> {
         let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
-        let part = self.found.parts.get(index)?;
-        matches!(part, Part::Open).then_some(index)
+        let is_open = match self.found.parts.get(index) {
+            Some(part) => matches!(part, Part::Open),
+            None => index < self.keys.len() && self.left == self.keys.len(),
+        };
+        is_open.then_some(index)
+    }
+
+    /// From here on each has its own part. Most never get that far: they are one bundle.
+    fn begin(&mut self) {
+        (self.found.parts).resize_with(self.keys.len(), || Part::Open);
     }
 }
 
@@ -192,7 +209,7 @@ impl Ending for Lookups<'_> {
 impl Book for Lookups<'_> {
     #[inline]
     fn find(&self, id: u64) -> Option<(usize, Patience)> {
-        Some((self.queues[self.index(id)?], self.patience))
+        Some((self.queues.of(self.index(id)?), self.patience))
     }
 
     #[inline]
@@ -204,14 +221,23 @@ impl Book for Lookups<'_> {
         Some(asking.look_up(&get, id, &self.patience))
     }
 
-    fn ask_alike(&mut self, ids: &VecDeque<u64>, asking: &mut Asking<'_>) -> usize {
-        asking.look_up_alike(ids, |id| Some(self.keys[self.index(id)?]))
+    fn ask_alike(&mut self, ids: &mut Ids, asking: &mut Asking<'_>) {
+        // As long as none has a result none of these has.
+        while self.found.parts.is_empty()
+            && let Some(run) = ids.first_run()
+        {
+            let keys = &self.keys[(run.start - self.first) as usize..(run.end - self.first) as usize];
+            if asking.look_up_alike(ids, keys) < keys.len() {
+                return;
+            }
+        }
     }
 
     fn done(&mut self, id: u64, result: Result<Reply, Error>) -> bool {
         let Some(index) = self.index(id) else {
             return false;
         };
+        self.begin();
         self.found.parts[index] = self.found.part(result);
         self.left -= 1;
         true
@@ -222,6 +248,7 @@ impl Book for Lookups<'_> {
         let Some(index) = self.index(id) else {
             return false;
         };
+        self.begin();
         let place = shared.place();
         let all = &mut self.found.bytes;
         let bytes = *self.kept.get_or_insert_with(|| {
@@ -239,14 +266,10 @@ impl Book for Lookups<'_> {
         true
     }
 
-    fn found_all(&mut self, ids: &[u64], came: &mut Came) -> bool {
-        let is_all =
-            self.left == self.keys.len() && ids.iter().copied().eq(self.first..self.first + self.left as u64);
+    fn found_all(&mut self, ids: &Ids, came: &mut Came) -> bool {
+        let is_all = self.left == self.keys.len() && ids.is_run(&(self.first..self.first + self.left as u64));
         if is_all {
-            self.found = Found {
-                came: Some(mem::take(came)),
-                ..Found::default()
-            };
+            self.found.came = Some(mem::take(came));
             self.left = 0;
         }
         is_all

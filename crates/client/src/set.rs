@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::batch;
+use crate::batch::{self, Routes};
 use crate::config::{Apart, Config, ConfigError};
 use crate::connection::{Desk, Patience};
 use crate::driver::Driver;
@@ -169,10 +169,10 @@ impl Set {
         &self,
         keys: &[&[u8]],
         with_cas: bool,
-        routes: &[usize],
+        routes: Routes<'_>,
         patience: Patience,
     ) -> Found {
-        let patience = self.patience_for(routes, patience);
+        let patience = self.patience_for(routes.servers(), patience);
         let desk = Desk::of_thread(self.process);
         lookups::look_up(&self.servers, desk, keys, with_cas, routes, patience)
     }

@@ -7,8 +7,8 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
-use pyo3::types::{PyAnyMethods, PyDict, PyDictMethods, PyList, PyListMethods, PyTuple};
-use pyo3::{Bound, FromPyObject, Py, PyAny, PyResult, Python, intern, pyclass, pymethods};
+use pyo3::types::{PyAnyMethods, PyDict, PyDictMethods, PyList, PyListMethods, PyTuple, PyTupleMethods};
+use pyo3::{Borrowed, Bound, FromPyObject, Py, PyAny, PyResult, Python, intern, pyclass, pymethods};
 use scrubjay_client::config::{Config, parse_server};
 use scrubjay_client::near::Front;
 use scrubjay_client::protocol::{Arith, Delete, Get, Request, Store, StoreMode, Touch};
@@ -178,11 +178,12 @@ impl Core {
     }
 
     fn look_up_many(&self, keys: &Bound<'_, PyAny>, with_cas: bool) -> PyResult<Py<PyAny>> {
-        // A list is not asked for its length by way of Python.
-        let objects: Vec<_> = match keys.cast_exact::<PyList>() {
-            Ok(list) => list.iter().collect(),
-            Err(_) => keys.try_iter()?.collect::<PyResult<_>>()?,
+        // As a tuple they stay the same, and all are held by one reference. A list is not asked for its length by way of Python.
+        let keys = match keys.cast_exact::<PyList>() {
+            Ok(list) => list.to_tuple(),
+            Err(_) => PyTuple::new(keys.py(), keys.try_iter()?.collect::<PyResult<Vec<_>>>()?)?,
         };
+        let objects: Vec<_> = keys.iter_borrowed().collect();
         let by_key = self.keys.prefix.is_empty() || self.servers == 1;
         if by_key
             && self.completions.is_none()
@@ -193,18 +194,16 @@ impl Core {
             let found = match self.keys.prefix.is_empty() {
                 true => look_up(&self.bare_all(&objects)?),
                 false => {
-                    let read = self.read_all(&objects)?;
+                    let read = self.read_all(objects.iter().map(Deref::deref))?;
                     look_up(&read.iter().map(|key| &*key.wire).collect::<Vec<_>>())
                 }
             };
-            let keys_of = objects.into_iter().map(Bound::unbind);
-            let finish = Finish::Values {
-                keys: keys_of.collect(),
-                with_cas,
-            };
-            return finish.run(keys.py(), &self.values, self.raised, Outcome::Found(found));
+            let py = keys.py();
+            let keys = keys.unbind();
+            let finish = Finish::Values { keys, with_cas };
+            return finish.run(py, &self.values, self.raised, Outcome::Found(found));
         }
-        let read = self.read_all(&objects)?;
+        let read = self.read_all(objects.iter().map(Deref::deref))?;
         let asks = read.iter().map(|key| {
             let get = Get {
                 with_cas,
@@ -214,14 +213,14 @@ impl Core {
         });
         let asks = asks.collect();
         let finish = Finish::Values {
-            keys: owned(&objects),
+            keys: keys.clone().unbind(),
             with_cas,
         };
         self.ask_all(keys.py(), asks, finish)
     }
 
     /// Keys where there is no prefix.
-    fn bare_all<'a>(&self, objects: &'a [Bound<'_, PyAny>]) -> PyResult<Vec<&'a [u8]>> {
+    fn bare_all<'a>(&self, objects: &'a [Borrowed<'_, '_, PyAny>]) -> PyResult<Vec<&'a [u8]>> {
         let mut bare = Vec::with_capacity(objects.len());
         for key in objects {
             bare.push(self.keys.bare(key)?);
@@ -229,7 +228,10 @@ impl Core {
         Ok(bare)
     }
 
-    fn read_all<'a>(&self, objects: &'a [Bound<'_, PyAny>]) -> PyResult<Vec<Key<'a>>> {
+    fn read_all<'a, 'py: 'a>(
+        &self,
+        objects: impl ExactSizeIterator<Item = &'a Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<Key<'a>>> {
         let mut read = Vec::with_capacity(objects.len());
         for key in objects {
             read.push(self.keys.read(key)?);
@@ -524,7 +526,7 @@ impl Core {
             Err(_) => values.py().get_type::<PyDict>().call1((values,))?.cast_into()?,
         };
         let (objects, contents): (Vec<_>, Vec<_>) = dict.iter().unzip();
-        let read = self.read_all(&objects)?;
+        let read = self.read_all(objects.iter())?;
         let mut asks = Vec::with_capacity(read.len());
         for ((object, key), value) in objects.iter().zip(&read).zip(&contents) {
             let encoded = self.values.encode(object, value)?;
@@ -572,7 +574,7 @@ impl Core {
     fn delete_many(&self, keys: &Bound<'_, PyAny>, noreply: Option<bool>) -> PyResult<Py<PyAny>> {
         let quiet = self.quiet(noreply);
         let objects = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
-        let read = self.read_all(&objects)?;
+        let read = self.read_all(objects.iter())?;
         let asks = read.iter().map(|key| {
             let delete = Delete {
                 quiet,

@@ -1,7 +1,9 @@
 //! From replies to what the methods promise; and what an error becomes for those who want none.
 
 use pyo3::exceptions::PyKeyError;
-use pyo3::types::{PyAnyMethods, PyBool, PyBytes, PyDict, PyDictMethods, PyList, PyListMethods, PyTuple};
+use pyo3::types::{
+    PyAnyMethods, PyBool, PyBytes, PyDict, PyDictMethods, PyList, PyListMethods, PyTuple, PyTupleMethods,
+};
 use pyo3::{Bound, IntoPyObject, Py, PyAny, PyErr, PyResult, Python};
 use scrubjay_client::protocol::{Reply, Value};
 use scrubjay_client::{Error, Found, Seen};
@@ -35,7 +37,7 @@ pub(crate) enum Finish {
     /// Bytes.
     Version,
     /// A dict of what was found.
-    Values { keys: Vec<Py<PyAny>>, with_cas: bool },
+    Values { keys: Py<PyTuple>, with_cas: bool },
     /// The list of keys that were not stored.
     NotStored { keys: Vec<Py<PyAny>> },
     /// True, whatever was found.
@@ -173,7 +175,8 @@ impl Finish {
         let result = match self {
             Finish::Values { keys, with_cas } => {
                 let found = PyDict::new(py);
-                for (key, reply) in keys.iter().zip(replies) {
+                for (key, reply) in keys.bind(py).iter_borrowed().zip(replies) {
+                    let key = key.as_unbound();
                     let object = match reply {
                         Ok(Reply::Miss) => continue,
                         Ok(Reply::Value(value)) if value.is_withheld() => continue,
@@ -220,8 +223,10 @@ impl Finish {
             keys: PyList::empty(py),
         };
         let dict = PyDict::new(py);
+        let keys = keys.bind(py);
         found.try_each(|at, seen| {
-            let key = &keys[at];
+            let key = keys.get_borrowed_item(at)?;
+            let key = key.as_unbound();
             let object = match seen {
                 Ok(None) => return Ok(()),
                 Ok(Some(seen)) if *with_cas => value_cas(py, values, key, seen),

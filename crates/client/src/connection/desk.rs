@@ -10,10 +10,11 @@ use rustix::event::EventfdFlags;
 use scrubjay_base::sync::whole::{Mutex, MutexGuard, Thread, thread};
 
 use super::Delivered;
+use crate::ids::Ids;
 use crate::protocol::conversation::Bundled;
 
 /// What came of a bundle, and what its look-ups are called.
-pub(crate) type Named = (Arc<Vec<u64>>, Bundled);
+pub(crate) type Named = (Arc<Ids>, Bundled);
 
 /// The place of one thread.
 #[derive(Debug)]
@@ -95,7 +96,7 @@ impl Desk {
     }
 
     /// Lays down what came of a bundle.
-    pub(crate) fn deliver_bundled(&self, ids: Arc<Vec<u64>>, bundled: Bundled) {
+    pub(crate) fn deliver_bundled(&self, ids: Arc<Ids>, bundled: Bundled) {
         self.tray().bundled.push((ids, bundled));
     }
 

@@ -179,7 +179,7 @@ fn get_many(connection: &Connection<Simulated>, desk: &Arc<Desk>, name: &str, pa
         for (ids, Bundled { came, broken, .. }) in bundled.drain(..) {
             for (id, reply) in ids.iter().zip(came.into_replies()) {
                 let lost = || broken.clone().map_or(Lost::TimedOut, Lost::Broken);
-                replies.push((*id, reply.ok_or_else(lost)));
+                replies.push((id, reply.ok_or_else(lost)));
             }
         }
         for (id, delivered) in replies.drain(..) {

@@ -39,11 +39,11 @@ pub(crate) fn look<T>(span: Duration, mut look: impl FnMut() -> Option<T>) -> Lo
     loop {
         let found = look();
         let took = start.map_or(Duration::ZERO, |start: Instant| start.elapsed());
-        start.get_or_insert_with(Instant::now);
         let overrun = took.checked_sub(span);
         if found.is_some() || overrun.is_some() {
             return Look { found, overrun };
         }
+        start.get_or_insert_with(Instant::now);
         yield_now();
     }
 }

@@ -1,9 +1,9 @@
 //! Who waits for replies.
 
-use std::slice;
 use std::sync::Arc;
 
 use super::{Delivered, Desk, is_taken_when_asked};
+use crate::ids::Ids;
 use crate::protocol::Request;
 use crate::protocol::conversation::Bundled;
 
@@ -11,55 +11,56 @@ use crate::protocol::conversation::Bundled;
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
     pub(super) desk: Arc<Desk>,
-    ids: Ids,
+    ids: Named,
     /// The request cannot be asked again.
     pub(super) once: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Ids {
+enum Named {
     One(u64),
     /// In the order of the bundle's keys.
-    Each(Arc<Vec<u64>>),
+    Each(Arc<Ids>),
 }
 
 impl Waiter {
     pub(super) fn new(desk: &Arc<Desk>, id: u64, request: &Request<'_>) -> Waiter {
         Waiter {
             desk: desk.clone(),
-            ids: Ids::One(id),
+            ids: Named::One(id),
             once: is_taken_when_asked(request),
         }
     }
 
-    pub(super) fn of_bundle(desk: &Arc<Desk>, ids: Vec<u64>) -> Waiter {
+    pub(super) fn of_bundle(desk: &Arc<Desk>, ids: Ids) -> Waiter {
         Waiter {
             desk: desk.clone(),
-            ids: Ids::Each(Arc::new(ids)),
+            ids: Named::Each(Arc::new(ids)),
             once: false,
         }
     }
 
-    pub(super) fn ids(&self) -> &[u64] {
+    /// Whether this is so of each that is waited for.
+    pub(super) fn is_all(&self, is_it: impl Fn(u64) -> bool) -> bool {
         match &self.ids {
-            Ids::One(id) => slice::from_ref(id),
-            Ids::Each(ids) => ids,
+            Named::One(id) => is_it(*id),
+            Named::Each(ids) => ids.iter().all(is_it),
         }
     }
 
     /// Lays a reply on the desk, for each that is waited for.
     pub(super) fn deliver(&self, reply: Delivered) {
         match &self.ids {
-            Ids::One(id) => self.desk.deliver([(*id, reply)]),
-            Ids::Each(ids) => self.desk.deliver(ids.iter().map(|id| (*id, reply.clone()))),
+            Named::One(id) => self.desk.deliver([(*id, reply)]),
+            Named::Each(ids) => self.desk.deliver(ids.iter().map(|id| (id, reply.clone()))),
         }
     }
 
     /// Lays what came of a bundle there.
     pub(super) fn deliver_bundled(&self, bundled: Bundled) {
         match &self.ids {
-            Ids::Each(ids) => self.desk.deliver_bundled(ids.clone(), bundled),
-            Ids::One(_) => debug_assert!(false, "nobody waits for one reply by a bundle"),
+            Named::Each(ids) => self.desk.deliver_bundled(ids.clone(), bundled),
+            Named::One(_) => debug_assert!(false, "nobody waits for one reply by a bundle"),
         }
     }
 
@@ -71,7 +72,7 @@ impl Waiter {
     pub(super) fn for_room(desk: &Arc<Desk>) -> Waiter {
         Waiter {
             desk: desk.clone(),
-            ids: Ids::One(0),
+            ids: Named::One(0),
             once: false,
         }
     }

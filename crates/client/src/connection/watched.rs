@@ -1,6 +1,5 @@
 //! What a thread does that watches many connections: it never waits for one alone.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,10 +7,9 @@ use rustix::event::PollFlags;
 
 use super::stream::{Stream, Wire};
 use super::{Caller, Connection, Desk, Guard, Lost, Patience, Spin, Waiter};
+use crate::ids::Ids;
 use crate::protocol::{Bundle, Get, Refused, Request};
-
-/// For so many look-ups of a bundle there is room from the beginning.
-const IDS_START: usize = 32;
+use crate::spare;
 
 /// What came of asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +46,7 @@ pub(crate) struct Asking<'a, W: Wire = Stream> {
 /// Look-ups that are going to be asked as one.
 struct Open {
     bundle: Bundle,
-    ids: Vec<u64>,
+    ids: Ids,
     /// Of all of them.
     patience: Patience,
 }
@@ -71,20 +69,15 @@ impl<W: Wire> Asking<'_, W> {
         self.ask_alone(&mut Request::Get(*get), id)
     }
 
-    /// Asks for those that can go with the look-up that was asked last, and are wanted as it is, up to the first that cannot, or
-    /// that has no key. Gives how many.
+    /// Asks for those of these keys that can go with the look-up that was asked last, and are wanted as it is, up to the first that
+    /// cannot. Gives how many; so many ids are taken from the front.
     #[inline]
-    pub(crate) fn look_up_alike<'a>(
-        &mut self,
-        ids: &VecDeque<u64>,
-        key_of: impl Fn(u64) -> Option<&'a [u8]>,
-    ) -> usize {
+    pub(crate) fn look_up_alike(&mut self, ids: &mut Ids, keys: &[&[u8]]) -> usize {
         let Some(open) = &mut self.open else {
             return 0;
         };
-        let keys = ids.iter().map_while(|id| key_of(*id));
         let count = (self.state.conversation).add_alike(&mut open.bundle, keys);
-        open.ids.extend(ids.iter().take(count));
+        ids.move_to(&mut open.ids, count as u64);
         count
     }
 
@@ -132,8 +125,9 @@ impl<W: Wire> Asking<'_, W> {
         let Some(mut bundle) = conversation.bundle(get) else {
             return false;
         };
+        bundle.reuse(spare::take());
         let joined = !conversation.wants_closing() && conversation.add(&mut bundle, get);
-        let mut ids = Vec::with_capacity(IDS_START);
+        let mut ids = Ids::default();
         ids.push(id);
         self.open = joined.then_some(Open {
             bundle,
@@ -152,7 +146,8 @@ impl<W: Wire> Asking<'_, W> {
         let (asked, waiter) = match bundle.only() {
             Some(get) => {
                 let mut request = Request::Get(get);
-                let waiter = Waiter::new(self.desk, ids[0], &request);
+                let id = ids.first().expect("each look-up has one");
+                let waiter = Waiter::new(self.desk, id, &request);
                 (connection.ask(state, &mut request), waiter)
             }
             None => {
@@ -255,7 +250,7 @@ impl<W: Wire> Connection<W> {
         let tickets: Vec<_> = state
             .roles
             .waiting()
-            .filter(|(_, waiter)| Arc::ptr_eq(&waiter.desk, desk) && waiter.ids().iter().all(|id| is_it(*id)))
+            .filter(|(_, waiter)| Arc::ptr_eq(&waiter.desk, desk) && waiter.is_all(&is_it))
             .map(|(ticket, _)| ticket)
             .collect();
         for ticket in &tickets {

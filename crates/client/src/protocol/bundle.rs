@@ -4,11 +4,12 @@
 use std::mem;
 use std::ops::Range;
 
-use scrubjay_base::bytes;
+use scrubjay_base::{bytes, number};
 
 use super::Form;
+use super::conversation::REQUEST_LEN_EXTRA;
 use super::reply::{Reply, Value};
-use super::request::{Get, KEY_LEN_MAX, needs_base64};
+use super::request::{Get, KEY_LEN_MAX, blanks, needs_base64};
 
 /// Most keys of one, so that others on the connection are not kept waiting for long.
 const KEYS_MAX: usize = 128;
@@ -22,8 +23,13 @@ const SEEN_WORDS: usize = 1 << (SEEN_BITS - 6);
 const SHARED_LEN_MAX: usize = 1024;
 const SHARED_START_MAX: usize = 64 * 1024;
 
+const LINE_END: &[u8; 2] = b"\r\n";
+
 /// Digits that are a number of 64 bits whatever they are; one with one more is read otherwise.
 const DIGITS_MAX: usize = 18;
+
+/// Most bytes of [`Arriving::own_end`].
+const OWN_END_LEN_MAX: usize = 32;
 
 /// How it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +48,25 @@ pub struct Bundle {
     pub(super) with_cas: bool,
     pub(super) keys: Keys,
     seen: [u64; SEEN_WORDS],
+    /// What is to come is kept here.
+    came: Came,
 }
 
 /// Keys, one behind the other.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
+    /// What lies behind the last one means nothing: there is room for all from the first on.
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
+
+impl PartialEq for Keys {
+    fn eq(&self, other: &Keys) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Keys {}
 
 impl Keys {
     pub(super) fn len(&self) -> usize {
@@ -57,7 +74,7 @@ impl Keys {
     }
 
     pub(super) fn bytes_len(&self) -> usize {
-        self.bytes.len()
+        self.ends.last().copied().unwrap_or_default()
     }
 
     pub(super) fn get(&self, at: usize) -> &[u8] {
@@ -69,14 +86,14 @@ impl Keys {
         (0..self.len()).map(|at| self.get(at))
     }
 
+    /// The same and what is behind it, if as many bytes as [`bytes::FEW`] are more than it has: they can be copied without asking for
+    /// its length.
     #[inline]
-    fn push(&mut self, key: &[u8]) {
-        if self.ends.is_empty() {
-            self.bytes.reserve(LEN_MAX);
-            self.ends.reserve(KEYS_MAX);
-        }
-        self.bytes.extend_from_slice(key);
-        self.ends.push(self.bytes.len());
+    pub(super) fn wide(&self, at: usize) -> (&[u8], Option<&[u8; bytes::FEW]>) {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let key = &self.bytes[start..self.ends[at]];
+        let wide = self.bytes[start..].first_chunk();
+        (key, wide.filter(|_| key.len() <= bytes::FEW))
     }
 }
 
@@ -92,8 +109,16 @@ impl Bundle {
             with_cas: get.with_cas,
             keys: Keys::default(),
             seen: [0; SEEN_WORDS],
+            came: Came::default(),
         };
         (bundle.suits(get, form)).then_some(bundle)
+    }
+
+    /// Takes the memory of another one's, of which nothing is wanted any more. Before anything is added.
+    pub(crate) fn reuse(&mut self, mut came: Came) {
+        self.keys = mem::take(&mut came.keys);
+        self.keys.ends.clear();
+        self.came = came;
     }
 
     #[inline]
@@ -107,23 +132,38 @@ impl Bundle {
     /// Adds a look-up; false if it does not fit in here.
     #[inline]
     pub(super) fn add(&mut self, get: &Get<'_>, form: Form) -> bool {
-        self.suits(get, form) && self.add_alike(get.key)
+        self.suits(get, form) && self.add_alike(&[get.key], usize::MAX) == 1
     }
 
-    /// Adds one that is wanted as those that are here; false if it does not fit in here.
-    #[inline(always)]
-    pub(super) fn add_alike(&mut self, key: &[u8]) -> bool {
-        let has_room = self.keys.len() < KEYS_MAX && self.keys.bytes_len() + key.len() < LEN_MAX;
-        if !has_room || !is_good(key) {
-            return false;
+    /// Adds those that are wanted as those that are here, up to the first that does not fit in here; their keys may have so many bytes,
+    /// with [`REQUEST_LEN_EXTRA`] each. Gives how many.
+    pub(super) fn add_alike(&mut self, keys: &[&[u8]], mut len_max: usize) -> usize {
+        let mut end = self.keys.bytes_len();
+        if self.keys.bytes.len() < LEN_MAX {
+            self.keys.bytes.resize(LEN_MAX, 0);
+            self.keys.ends.reserve(KEYS_MAX);
         }
-        let (place, bit) = place_and_bit(key);
-        if self.seen[place] & bit != 0 && self.keys.iter().any(|other| other == key) {
-            return false;
+        let room = KEYS_MAX.saturating_sub(self.keys.len());
+        let mut count = 0;
+        for key in keys.iter().take(room) {
+            let (start, len) = (end, key.len() + REQUEST_LEN_EXTRA);
+            let Some((place, bit)) = place_and_bit(key) else {
+                break;
+            };
+            if len > len_max || start + key.len() >= LEN_MAX {
+                break;
+            }
+            if self.seen[place] & bit != 0 && self.keys.iter().any(|other| other == *key) {
+                break;
+            }
+            len_max -= len;
+            end += key.len();
+            self.seen[place] |= bit;
+            bytes::copy(&mut self.keys.bytes[start..end], key);
+            self.keys.ends.push(end);
+            count += 1;
         }
-        self.seen[place] |= bit;
-        self.keys.push(key);
-        true
+        count
     }
 
     /// How many of its keys, from the first, are in one line.
@@ -161,16 +201,22 @@ fn is_good(key: &[u8]) -> bool {
     (1..=KEY_LEN_MAX).contains(&key.len()) && !needs_base64(key)
 }
 
-#[inline]
-fn place_and_bit(key: &[u8]) -> (usize, u64) {
+/// Where it is noted that a key is here, if it can be asked as it is.
+#[inline(always)]
+fn place_and_bit(key: &[u8]) -> Option<(usize, u64)> {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let add = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+    // Each word is looked at once, for both.
+    let (mut hash, mut blank) = (0u64, 0);
+    let mut add = |word: u64| {
+        hash = (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+        blank |= blanks(word);
+    };
     let (words, _) = key.as_chunks::<8>();
-    let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    let last = bytes::last_word(key).unwrap_or_default();
-    let hash = add(words.fold(0, add), last);
+    words.iter().for_each(|word| add(u64::from_le_bytes(*word)));
+    add(bytes::last_word(key)?);
     let bit = hash >> (64 - SEEN_BITS);
-    ((bit >> 6) as usize, 1 << (bit & 63))
+    let is_good = blank == 0 && key.len() <= KEY_LEN_MAX;
+    is_good.then_some(((bit >> 6) as usize, 1 << (bit & 63)))
 }
 
 #[inline]
@@ -184,23 +230,62 @@ fn skip(rest: &mut &[u8], expected: &[u8]) -> Option<()> {
 fn skip_word(rest: &mut &[u8], expected: &[u8]) -> Option<()> {
     let (word, behind) = rest.split_at_checked(expected.len())?;
     *rest = behind;
-    bytes::same(word, expected).then_some(())
+    bytes::same_here(word, expected).then_some(())
 }
 
 /// Digits at the front; no more than fit for certain.
 #[inline(always)]
 fn number(rest: &mut &[u8]) -> Option<u64> {
-    let (mut number, mut len) = (0, 0);
-    for byte in rest.iter().take(DIGITS_MAX + 1) {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            break;
-        }
-        number = number * 10 + u64::from(digit);
-        len += 1;
+    if let Some(word) = rest.first_chunk()
+        && let Some((number, len)) = number::leading(u64::from_le_bytes(*word))
+    {
+        *rest = &rest[len..];
+        return Some(number);
     }
-    *rest = &rest[len..];
-    (1..=DIGITS_MAX).contains(&len).then_some(number)
+    long_number(rest)
+}
+
+/// The same of any length.
+#[inline(never)]
+fn long_number(rest: &mut &[u8]) -> Option<u64> {
+    let is_digit = |byte: &&u8| byte.is_ascii_digit();
+    let len = rest.iter().take(DIGITS_MAX + 1).take_while(is_digit).count();
+    let (digits, behind) = rest.split_at(len);
+    *rest = behind;
+    let add = |number: u64, digit: &u8| number * 10 + u64::from(digit - b'0');
+    (1..=DIGITS_MAX)
+        .contains(&len)
+        .then(|| digits.iter().fold(0, add))
+}
+
+/// `VA` and what follows, up to the key.
+#[inline(always)]
+fn read_size(rest: &mut &[u8]) -> Option<Size> {
+    skip(rest, b"VA ")?;
+    let len = number(rest)?.try_into().ok()?;
+    // No flags, as most values have, are no number to be read.
+    let flags = match skip(rest, b" f0 k") {
+        Some(()) => 0,
+        None => {
+            skip(rest, b" f")?;
+            let flags = number(rest)?.try_into().ok()?;
+            skip(rest, b" k")?;
+            flags
+        }
+    };
+    Some(Size { len, flags })
+}
+
+/// This key and what follows, to the end of the line: the CAS number, if there is one.
+#[inline(always)]
+fn read_key(rest: &mut &[u8], key: &[u8], own_end: &[u8]) -> Option<Option<u64>> {
+    skip_word(rest, key)?;
+    let cas = match skip(rest, b" c") {
+        Some(()) => Some(number(rest)?),
+        None => None,
+    };
+    skip_word(rest, own_end)?;
+    Some(cas)
 }
 
 /// The replies to a bundle, as far as they have come.
@@ -216,6 +301,13 @@ pub(super) struct Arriving {
     came: Came,
 }
 
+/// What stands before the key of a value.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    len: usize,
+    flags: u32,
+}
+
 /// What stands before a value.
 struct Head {
     len: usize,
@@ -229,6 +321,11 @@ pub struct Came {
     parts: Vec<Part>,
     /// Small values, one behind the other.
     bytes: Vec<u8>,
+    /// Whose it is, if all has come.
+    keys: Keys,
+    /// How many of the parts are small values, and how many misses.
+    hits: usize,
+    misses: usize,
 }
 
 /// What has come of one look-up. There are many of them: what is rare lies elsewhere.
@@ -275,10 +372,37 @@ impl Shared {
 
 impl Came {
     fn nothing(len: usize) -> Came {
-        Came {
-            parts: std::iter::repeat_with(Part::default).take(len).collect(),
-            bytes: Vec::new(),
-        }
+        let mut nothing = Came::default();
+        nothing.clear(len);
+        nothing
+    }
+
+    /// Nothing has come of so many.
+    fn clear(&mut self, len: usize) {
+        self.parts.clear();
+        self.parts.resize_with(len, Part::default);
+        self.bytes.clear();
+        (self.hits, self.misses) = (0, 0);
+    }
+
+    /// Memory for so many keys and so many bytes of values.
+    #[cfg(test)]
+    pub(crate) fn with_room(keys: usize, bytes: usize) -> Came {
+        let mut came = Came::nothing(keys);
+        came.bytes.reserve(bytes);
+        came.keys.ends.resize(keys, 0);
+        came
+    }
+
+    /// For how many bytes of values there is memory.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Whether its memory is enough to be kept for another one, and not too much.
+    pub(crate) fn is_worth_keeping(&self) -> bool {
+        !self.keys.ends.is_empty() && self.bytes.capacity() <= SHARED_START_MAX
     }
 
     /// Whether nothing has come of any.
@@ -305,15 +429,8 @@ impl Came {
 
     /// How many values and how many misses it is, if it is nothing but those.
     pub(crate) fn count(&self) -> Option<(u64, u64)> {
-        let (mut hits, mut misses) = (0, 0);
-        for part in &self.parts {
-            match part {
-                Part::Shared(_) => hits += 1,
-                Part::Miss => misses += 1,
-                Part::Open | Part::Reply(_) => return None,
-            }
-        }
-        Some((hits, misses))
+        let is_all = self.hits + self.misses == self.parts.len();
+        is_all.then_some((self.hits as u64, self.misses as u64))
     }
 
     /// How many look-ups it is.
@@ -334,9 +451,14 @@ impl Came {
         !matches!(self.parts[at], Part::Open)
     }
 
+    /// Of one of which nothing has come yet.
     fn put(&mut self, at: usize, reply: Reply) {
+        debug_assert!(!self.has(at));
         self.parts[at] = match reply {
-            Reply::Miss => Part::Miss,
+            Reply::Miss => {
+                self.misses += 1;
+                Part::Miss
+            }
             reply => Part::Reply(Box::new(reply)),
         };
     }
@@ -359,25 +481,28 @@ impl Came {
         }
         self.bytes.extend_from_slice(bytes);
         self.parts[at] = Part::Shared(shared);
+        self.hits += 1;
     }
 }
 
 impl Arriving {
-    pub(super) fn new(bundle: Bundle, form: Form) -> Arriving {
+    pub(super) fn new(mut bundle: Bundle, form: Form) -> Arriving {
         let in_line = bundle.in_line(form);
+        bundle.came.clear(bundle.keys.len());
         Arriving {
             in_line,
             ended: in_line == 0,
             next: 0,
-            came: Came::nothing(bundle.len()),
+            came: bundle.came,
             keys: bundle.keys,
         }
     }
 
     /// How a reply that bears this number ends.
     pub(super) fn own_end(number: u64) -> Vec<u8> {
-        let mut end = b" O".to_vec();
-        scrubjay_base::number::append(&mut end, number);
+        let mut end = Vec::with_capacity(OWN_END_LEN_MAX);
+        end.extend_from_slice(b" O");
+        number::append(&mut end, number);
         end.extend_from_slice(b"\r\n");
         end
     }
@@ -408,23 +533,80 @@ impl Arriving {
         (self.ended && self.next < self.len()).then_some(self.next)
     }
 
+    /// Takes replies with small values to meta commands from the front as [`Arriving::take_value`] does, up to the first that is something
+    /// else. All at once: the values stay as far apart as they came.
+    pub(super) fn take_run(&mut self, bytes: &mut &[u8], own_end: &[u8], len_max: usize) {
+        let Some(first) = self.place_in_turn() else {
+            return;
+        };
+        let (whole, base) = (*bytes, self.came.bytes.len());
+        let len_max = len_max.min(SHARED_LEN_MAX);
+        let (mut left, mut count) = (whole, 0);
+        let mut start = first.checked_sub(1).map_or(0, |before| self.keys.ends[before]);
+        let (mut text, mut size) = ([].as_slice(), Size::default());
+        for (part, end) in self.came.parts[first..].iter_mut().zip(&self.keys.ends[first..]) {
+            // Values that follow each other are often as long. Then where the next one begins need not be waited for.
+            let mut rest = match left.split_at_checked(text.len()) {
+                Some((same, rest)) if count > 0 && bytes::same_here(same, text) => rest,
+                _ => {
+                    let mut rest = left;
+                    let Some(read) = read_size(&mut rest) else {
+                        break;
+                    };
+                    size = read;
+                    text = &left[..left.len() - rest.len()];
+                    rest
+                }
+            };
+            let key = &self.keys.bytes[start..*end];
+            let Some(cas) = read_key(&mut rest, key, own_end) else {
+                break;
+            };
+            let value = whole.len() - rest.len();
+            let Some((_, ends)) = rest.split_at_checked(size.len) else {
+                break;
+            };
+            if size.len > len_max || !ends.starts_with(LINE_END) || !matches!(part, Part::Open) {
+                break;
+            }
+            *part = Part::Shared(Shared {
+                start: base + value,
+                len: size.len as u32,
+                flags: size.flags,
+                cas,
+            });
+            left = &ends[LINE_END.len()..];
+            start = *end;
+            count += 1;
+        }
+        self.next = first + count;
+        self.came.hits += count;
+        self.came
+            .bytes
+            .extend_from_slice(&whole[..whole.len() - left.len()]);
+        *bytes = left;
+    }
+
     /// Takes a reply with a value from the front, if that is whole, bears the next key that can have one, and is written as all
     /// servers write it: the reply to a meta command ends with [`Arriving::own_end`]. Whatever else there is, also if it is right, is
     /// left to those who read every word.
     pub(super) fn take_value(&mut self, bytes: &mut &[u8], own_end: &[u8], len_max: usize) -> Option<()> {
         let mut rest = *bytes;
         let (at, head) = if self.ended {
-            self.read_meta(&mut rest, own_end)?
+            let at = self.place_in_turn()?;
+            let Size { len, flags } = read_size(&mut rest)?;
+            let cas = read_key(&mut rest, self.keys.get(at), own_end)?;
+            (at, Head { len, flags, cas })
         } else {
             self.read_line(&mut rest)?
         };
         let (value, ends) = rest.split_at_checked(head.len)?;
-        if head.len > len_max || !ends.starts_with(b"\r\n") || self.came.has(at) {
+        if head.len > len_max || !ends.starts_with(LINE_END) || self.came.has(at) {
             return None;
         }
         self.came.put_value(at, &head, value);
         self.next = at + 1;
-        *bytes = &ends[2..];
+        *bytes = &ends[LINE_END.len()..];
         Some(())
     }
 
@@ -445,23 +627,6 @@ impl Arriving {
             None => None,
         };
         skip(rest, b"\r\n")?;
-        Some((at, Head { len, flags, cas }))
-    }
-
-    /// `VA` and what follows, to the end of the line.
-    fn read_meta(&self, rest: &mut &[u8], own_end: &[u8]) -> Option<(usize, Head)> {
-        let at = self.place_in_turn()?;
-        skip(rest, b"VA ")?;
-        let len = number(rest)?.try_into().ok()?;
-        skip(rest, b" f")?;
-        let flags = number(rest)?.try_into().ok()?;
-        skip(rest, b" k")?;
-        skip_word(rest, self.keys.get(at))?;
-        let cas = match skip(rest, b" c") {
-            Some(()) => Some(number(rest)?),
-            None => None,
-        };
-        skip_word(rest, own_end)?;
         Some((at, Head { len, flags, cas }))
     }
 
@@ -495,6 +660,8 @@ impl Arriving {
     /// What has come of all.
     pub(super) fn take(&mut self) -> Came {
         debug_assert!(self.is_whole());
-        mem::take(&mut self.came)
+        let mut came = mem::take(&mut self.came);
+        came.keys = mem::take(&mut self.keys);
+        came
     }
 }

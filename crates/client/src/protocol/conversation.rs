@@ -24,7 +24,7 @@ const SILENT_RUN_MAX: usize = 64;
 const GETS_KEYS_MAX: usize = 64;
 const GETS_LEN_MAX: usize = 2000;
 /// Bytes that a request takes besides key and value, at most.
-const REQUEST_LEN_EXTRA: usize = 128;
+pub(super) const REQUEST_LEN_EXTRA: usize = 128;
 
 /// In which order a server, or what is between, answers meta requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,6 +337,11 @@ impl Conversation {
         self.open_gets = None;
         self.taken = self.exchanges.len();
         mem::take(&mut self.output)
+    }
+
+    /// All of this has been sent: what comes next may have its memory.
+    pub fn reuse_output(&mut self, sent: Output) {
+        self.output.reuse(sent);
     }
 
     /// Nobody waits for this reply any more; it is dropped when it comes. Gives whether anybody did.

@@ -145,30 +145,33 @@ pub(super) fn bundle(out: &mut Vec<u8>, bundle: &Bundle, form: Form, opaque: u64
         out.extend_from_slice(b"\r\n");
     }
     // What is between two keys.
-    let mut between = if bundle.with_cas {
-        b" v f k c".to_vec()
-    } else {
-        b" v f k".to_vec()
-    };
+    let mut between = Vec::with_capacity(BETWEEN_LEN_MAX);
+    between.extend_from_slice(if bundle.with_cas { b" v f k c" } else { b" v f k" });
     meta_end(&mut between, opaque, false);
-    let end_len = between.len();
-    between.extend_from_slice(b"mg ");
-    let Some(first) = keys.next() else {
+    const VERB: &[u8] = b"mg ";
+    between.extend_from_slice(VERB);
+    if keys.len() == 0 {
         return;
-    };
-    out.reserve(bundle.keys.bytes_len() + (keys.len() + 1) * between.len() + BETWEEN_LEN_MAX);
-    out.extend_from_slice(b"mg ");
-    out.extend_from_slice(first);
+    }
     // As many bytes as there may be: no function is called for them, and what is too much is gone again at once.
     let mut piece = [0; BETWEEN_LEN_MAX];
     piece[..between.len()].copy_from_slice(&between);
-    for key in keys {
-        let len = out.len() + between.len();
+    let len = bundle.keys.bytes_len() + keys.len() * between.len();
+    out.reserve(VERB.len() + len + BETWEEN_LEN_MAX);
+    out.extend_from_slice(VERB);
+    for at in in_line..bundle.len() {
+        let (key, wide) = bundle.keys.wide(at);
+        let end = out.len() + key.len();
+        match wide {
+            Some(wide) => out.extend_from_slice(wide),
+            None => out.extend_from_slice(key),
+        }
+        out.truncate(end);
         out.extend_from_slice(&piece);
-        out.truncate(len);
-        out.extend_from_slice(key);
+        out.truncate(end + between.len());
     }
-    out.extend_from_slice(&between[..end_len]);
+    // Behind the last one there is no other.
+    out.truncate(out.len() - VERB.len());
 }
 
 /// Appends a request as a classic command.

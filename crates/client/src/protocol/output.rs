@@ -2,6 +2,7 @@
 //! value is a piece of its own that is never copied.
 
 use std::collections::VecDeque;
+use std::mem;
 
 /// From how many bytes on an owned value is a piece of its own.
 pub const PIECE_LEN_MIN: usize = 16 * 1024;
@@ -16,6 +17,8 @@ pub struct Output {
     gone: usize,
     /// Where values end: which piece since the beginning, and how many bytes of it.
     ends: VecDeque<(usize, usize)>,
+    /// The memory of a piece that has gone.
+    spare: Vec<u8>,
 }
 
 impl From<Vec<u8>> for Output {
@@ -71,8 +74,13 @@ impl Output {
             && front.len() <= left
         {
             left -= front.len();
-            self.pieces.pop_front();
             self.gone += 1;
+            if let Some(mut piece) = self.pieces.pop_front()
+                && piece.capacity() < PIECE_LEN_MIN
+            {
+                piece.clear();
+                self.spare = piece;
+            }
         }
         while self.ends.front().is_some_and(|(piece, _)| *piece < self.gone) {
             self.ends.pop_front();
@@ -84,10 +92,19 @@ impl Output {
         self.sent = left;
     }
 
+    /// Takes over the memory of one of which everything has gone, unless there is something here already.
+    pub(super) fn reuse(&mut self, mut gone: Output) {
+        if self.pieces.is_empty() && gone.pieces.is_empty() {
+            (gone.sent, gone.gone) = (0, 0);
+            gone.ends.clear();
+            *self = gone;
+        }
+    }
+
     /// Where small bytes are appended.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         if self.pieces.is_empty() {
-            self.pieces.push_back(Vec::new());
+            self.pieces.push_back(mem::take(&mut self.spare));
         }
         self.pieces.back_mut().expect("there is one now")
     }
@@ -108,7 +125,29 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
-    use super::Output;
+    use super::{Output, PIECE_LEN_MIN};
+
+    #[test]
+    fn what_has_gone_leaves_its_memory_to_what_comes() {
+        let gone = |bytes: &[u8]| {
+            let mut output = Output::default();
+            output.buffer().extend_from_slice(bytes);
+            output.end_value();
+            output.advance(bytes.len());
+            output
+        };
+        let mut output = Output::default();
+        output.reuse(gone(b"bytes"));
+        assert!(output.is_empty() && output.ends().next().is_none());
+        assert!(output.buffer().capacity() >= 5 && output.buffer().is_empty());
+        output.buffer().extend_from_slice(b"more");
+        output.end_value();
+        output.reuse(gone(b"others"));
+        assert!(output.slices().eq([b"more".as_slice()]) && output.ends().eq([4]));
+        let mut output = Output::default();
+        output.reuse(gone(&[0; PIECE_LEN_MIN]));
+        assert_eq!(output.buffer().capacity(), 0, "large ones are not kept");
+    }
 
     #[test]
     fn bytes_leave_in_any_portions_and_in_order() {

@@ -317,8 +317,8 @@ pub fn is_plain(key: &[u8]) -> bool {
 }
 
 /// Not 0 if one of eight bytes is a blank, a control character or 0x7f.
-#[inline]
-fn blanks(word: u64) -> u64 {
+#[inline(always)]
+pub(super) fn blanks(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word & (ONES << 7);
     below(word, b' ' + 1) | below(word ^ (ONES * 0x7f), 1)

@@ -456,3 +456,64 @@ fn first_ticket() -> Ticket {
     let mut conversation = Conversation::new(Settings::new(Form::Meta, 5));
     conversation.ask(Request::Noop).expect("room")
 }
+
+#[test]
+fn a_run_of_values_gives_each_its_own_wherever_it_is_cut() {
+    let long = "k".repeat(60);
+    let keys = ["a", "bb", "c:1", long.as_str(), "e:5", "ff", "g:7", "h:8"];
+    // As long as the one before, with other flags, too long for the memory of all, missing, and as long as one further ahead.
+    let values = [
+        Some((100, 0)),
+        Some((100, 0)),
+        Some((100, 7)),
+        Some((2000, 0)),
+        Some((5, 0)),
+        None,
+        Some((5, 0)),
+        Some((100, 0)),
+    ];
+    let (mut bytes, mut expected) = (Vec::new(), Vec::new());
+    for (at, (key, value)) in keys.iter().zip(values).enumerate() {
+        let Some((len, flags)) = value else {
+            bytes.extend_from_slice(b"EN O5\r\n");
+            expected.push(Some(Reply::Miss));
+            continue;
+        };
+        let block = vec![b'0' + at as u8; len];
+        bytes.extend_from_slice(format!("VA {len} f{flags} k{key} O5\r\n").as_bytes());
+        bytes.extend_from_slice(&[&block[..], b"\r\n"].concat());
+        expected.push(Some(Reply::Value(Value {
+            bytes: block,
+            flags,
+            ..Value::default()
+        })));
+    }
+    for cut in 0..=bytes.len() {
+        let mut conversation = Conversation::new(Settings::new(Form::Meta, 5));
+        ask(&mut conversation, &keys, false);
+        conversation.take_output();
+        let (first, second) = bytes.split_at(cut);
+        for part in [first, second] {
+            let fed = conversation.feed(part, &mut Replies::new());
+            fed.unwrap_or_else(|broken| panic!("cut at {cut}: {broken}"));
+        }
+        let bundled = conversation.take_bundled();
+        assert_eq!(bundled.len(), 1, "cut at {cut}");
+        assert_eq!(replies_of(&bundled[0]), expected, "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_head_as_the_one_before_is_believed_no_more_than_that_one() {
+    let first = "VA 1 f0 ka O5\r\nx\r\n";
+    let check = |second: &str, is_it: fn(&Broken) -> bool| {
+        check_broken(EACH, &format!("{first}{second}\r\ny\r\n"), 1, is_it);
+    };
+    check("VA 1 f0 kc O5", |broken| matches!(broken, Broken::OtherKey(_)));
+    check("VA 1 f0 ka O5", |broken| matches!(broken, Broken::OtherKey(_)));
+    check("VA 1 f0 kb O6", |broken| matches!(broken, Broken::Unasked(_)));
+    check("VA 1 f0 kb", |broken| matches!(broken, Broken::Unasked(_)));
+    check_broken(EACH, &format!("{first}VA 1 f0 kb O5\r\nyz\r\n"), 1, |broken| {
+        matches!(broken, Broken::ValueEnd)
+    });
+}

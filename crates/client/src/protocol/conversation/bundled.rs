@@ -36,18 +36,9 @@ impl Conversation {
     /// Adds look-ups that are wanted as the one that was added last, up to the first that does not fit in there or for which there is
     /// no room. Gives how many.
     #[inline]
-    pub(crate) fn add_alike<'a>(&self, bundle: &mut Bundle, keys: impl Iterator<Item = &'a [u8]>) -> usize {
-        let (requests, mut bytes) = self.room(bundle);
-        let mut count = 0;
-        for key in keys.take(requests) {
-            let len = key.len() + REQUEST_LEN_EXTRA;
-            if len > bytes || !bundle.add_alike(key) {
-                break;
-            }
-            bytes -= len;
-            count += 1;
-        }
-        count
+    pub(crate) fn add_alike(&self, bundle: &mut Bundle, keys: &[&[u8]]) -> usize {
+        let (requests, bytes) = self.room(bundle);
+        bundle.add_alike(&keys[..keys.len().min(requests)], bytes)
     }
 
     /// How many look-ups there may be more if a bundle is asked, and how many bytes.
@@ -122,7 +113,12 @@ impl Conversation {
         let wanted = self.exchanges[0].listener == Listener::Caller;
         let (own_end, max) = (Arriving::own_end(self.first), self.settings.value_len_max);
         let arriving = self.arriving();
-        while wanted && arriving.take_value(bytes, &own_end, max).is_some() {}
+        if wanted {
+            arriving.take_run(bytes, &own_end, max);
+            while arriving.take_value(bytes, &own_end, max).is_some() {
+                arriving.take_run(bytes, &own_end, max);
+            }
+        }
         self.finish_bundle();
     }
 
