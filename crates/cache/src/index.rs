@@ -333,17 +333,8 @@ impl Index {
         let Some(slot) = home.slot(slot_index).filter(|_| home.unchanged(seen)) else {
             return Glance::Unclear;
         };
-        match item_at(heap, slot.location, key) {
-            Some(item) => Glance::Found(Found {
-                item,
-                location: slot.location,
-                home,
-                seen,
-                line: home,
-                place: Place::Home,
-                slot_index,
-                slot,
-            }),
+        match found_at_home(heap, key, home, seen, (slot_index, slot)) {
+            Some(found) => Glance::Found(found),
             None => Glance::Unclear,
         }
     }
@@ -421,17 +412,8 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
         if !home.unchanged(seen) {
             return Look::Changed;
         }
-        if let Some(item) = item_at(heap, slot.location, key) {
-            return Look::Found(Found {
-                item,
-                location: slot.location,
-                home,
-                seen,
-                line: home,
-                place: Place::Home,
-                slot_index,
-                slot,
-            });
+        if let Some(found) = found_at_home(heap, key, home, seen, (slot_index, slot)) {
+            return Look::Found(found);
         }
     }
     for number in overflow_lines(seen.overflow()) {
@@ -463,13 +445,28 @@ fn find_in<'a>(page: &'a [Line; PAGE_LINES], heap: &'a Heap, hash: KeyHash, key:
     }
 }
 
-/// The item at this location, of a slot that is known to be one's, if it has this key.
+/// What this slot of a home line points at, if it has this key. The slot is known to be one's.
 #[inline(always)]
-fn item_at<'a>(heap: &'a Heap, location: Location, key: &[u8]) -> Option<ItemRef<'a>> {
+fn found_at_home<'a>(
+    heap: &'a Heap,
+    key: &[u8],
+    home: &'a Line,
+    seen: Seen,
+    (slot_index, slot): (usize, Slot),
+) -> Option<Found<'a>> {
     // It is fetched along with the key: what a reader does before it comes to the value orders memory accesses.
-    heap.prefetch_value(location);
-    let item = heap.item(location);
-    item.has_key(key).then_some(item)
+    heap.prefetch_value(slot.location);
+    let item = heap.item(slot.location);
+    item.has_key(key).then_some(Found {
+        item,
+        location: slot.location,
+        home,
+        seen,
+        line: home,
+        place: Place::Home,
+        slot_index,
+        slot,
+    })
 }
 
 impl<'a> Locked<'a> {
