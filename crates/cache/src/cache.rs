@@ -411,7 +411,7 @@ impl Cache {
     /// Reserves room for an item at its place, reclaiming memory if there is none. The caller holds no item: while this
     /// waits, other segments are recycled.
     ///
-    /// `listed` is the hash of an item's key of which nobody knows yet but its reader's heat: see [`Heap::append`].
+    /// `listed` is the key's hash if the item is new and nobody has read it: see [`Heap::append`].
     pub(crate) fn reserve(
         &self,
         turn: &Turn<'_>,

@@ -598,8 +598,8 @@ impl Heap {
         prefetch(std::ptr::from_ref(line).cast());
     }
 
-    /// Reserves `len` bytes (aligned here) at the end of an open segment, for an item of which nothing but `listed` is known to
-    /// anybody yet if that is its key's hash: a large one is listed then.
+    /// Reserves `len` bytes (aligned here) at the end of an open segment. With `listed`, the hash of its key, a large item is listed:
+    /// one that is whole, new, and that nobody has read.
     #[inline(always)]
     pub(crate) fn append(&self, segment: SegmentId, len: usize, listed: Option<KeyHash>) -> Append<'_> {
         let size = self.segment_size() as u64;

@@ -323,7 +323,7 @@ impl Worker {
             let pieces = PieceList::copy_of(&self.member, &turn, parts, &place)?;
             return self.draft_chained(hash, key, header, pieces, heat);
         }
-        // Who has been read before is asked that when it leaves; a listing could not say it.
+        // A listing does not say that an item was read: one that counts as read from the start is not listed.
         let listed = (!header.fetched).then_some(hash);
         let room = cache.reserve(&turn, &place, item_len, listed)?;
         let (location, len) = (room.location(), room.len());
