@@ -117,11 +117,12 @@ pub trait Driver {
         self.wait(Some(ms.try_into().unwrap_or(u32::MAX)), ready)
     }
 
-    /// Starts to report a connection under `token`, for reading.
+    /// Starts to report a connection under `token`, for reading. Until it is released or closed only this driver knows how to
+    /// reach it: it may keep the file for itself.
     ///
     /// # Errors
     /// No memory or watches left.
-    fn add(&mut self, socket: &Self::Socket, token: u64) -> io::Result<()>;
+    fn add(&mut self, socket: &mut Self::Socket, token: u64) -> io::Result<()>;
 
     /// Changes what a connection waits for.
     ///
@@ -225,7 +226,8 @@ pub trait Driver {
         None
     }
 
-    /// A connection's descriptor in this process. Cost: no system call.
+    /// A connection's descriptor in this process, or another number that no connection has meanwhile, if it has none. Cost: no
+    /// system call.
     fn descriptor(&self, _socket: &Self::Socket) -> u64 {
         0
     }

@@ -59,8 +59,8 @@ fn serve(listener: &Listener, value: &[u8]) -> io::Result<()> {
         driver.wait(None, &mut ready)?;
         for event in &ready {
             if event.token == LISTENER {
-                while let Ok((socket, _)) = driver.accept(listener) {
-                    driver.add(&socket, next)?;
+                while let Ok((mut socket, _)) = driver.accept(listener) {
+                    driver.add(&mut socket, next)?;
                     let (input, output) = (Vec::new(), Vec::new());
                     clients.insert(
                         next,

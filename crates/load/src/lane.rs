@@ -47,11 +47,11 @@ impl Lane {
     /// Goes by this connection from now on, and has the driver report it.
     pub(crate) fn open(
         &mut self,
-        transport: Transport,
+        mut transport: Transport,
         driver: &mut impl Driver<Socket = Socket>,
     ) -> Result<(), String> {
         self.interest = Interest::Read;
-        let added = driver.add(transport.socket(), self.token);
+        let added = driver.add(transport.socket_mut(), self.token);
         self.transport = Some(transport);
         added.map_err(|why| format!("a connection cannot be watched: {why}"))
     }

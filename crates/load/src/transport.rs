@@ -130,7 +130,7 @@ pub(crate) fn advice(why: &io::Error) -> &'static str {
 }
 
 /// Shakes hands, and waits for it.
-fn establish(socket: &Socket, session: &mut ClientSession, patience: Duration) -> Result<(), String> {
+fn establish(socket: &mut Socket, session: &mut ClientSession, patience: Duration) -> Result<(), String> {
     let explain = |why: io::Error| format!("no TLS: {why}; {}", advice(&why));
     let clock = Clock::start();
     let end = clock.now().nanos() + patience.as_nanos() as u64;
@@ -168,6 +168,14 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// The socket, for a driver to take.
+    pub(crate) fn socket_mut(&mut self) -> &mut Socket {
+        match self {
+            Transport::Stream(socket) | Transport::Encrypted(socket, _) => socket,
+            Transport::Datagrams(datagrams) => &mut datagrams.socket,
+        }
+    }
+
     /// The socket to wait on.
     pub(crate) fn socket(&self) -> &Socket {
         match self {

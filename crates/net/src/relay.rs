@@ -177,14 +177,14 @@ enum Turn {
 
 impl<T> Link<T> {
     /// `None` if it cannot be watched; it is closed then.
-    fn open<D: Driver<Socket = T>>(driver: &mut D, pair: Pair<T>, token: u64) -> Option<Link<T>> {
+    fn open<D: Driver<Socket = T>>(driver: &mut D, mut pair: Pair<T>, token: u64) -> Option<Link<T>> {
         let lane = || Lane {
             may_read: true,
             ..Lane::default()
         };
         let added = driver
-            .add(&pair.client, token)
-            .and_then(|()| driver.add(&pair.server, token + 1));
+            .add(&mut pair.client, token)
+            .and_then(|()| driver.add(&mut pair.server, token + 1));
         added.ok()?;
         Some(Link {
             pair,

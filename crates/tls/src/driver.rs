@@ -386,8 +386,8 @@ impl<D: Driver> Driver for Secure<D> {
         Ok(())
     }
 
-    fn add(&mut self, socket: &Self::Socket, token: u64) -> io::Result<()> {
-        self.plain.add(&socket.plain, token)?;
+    fn add(&mut self, socket: &mut Self::Socket, token: u64) -> io::Result<()> {
+        self.plain.add(&mut socket.plain, token)?;
         let Some(session) = &socket.session else {
             return Ok(());
         };

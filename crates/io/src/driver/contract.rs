@@ -37,6 +37,9 @@ macro_rules! contract {
         mod uring {
             $(#[test] fn $name() { super::uring().into_iter().for_each(super::$name); })*
         }
+        mod uring_with_few_descriptors {
+            $(#[test] fn $name() { super::scarce().into_iter().for_each(super::$name); })*
+        }
     };
 }
 
@@ -70,7 +73,16 @@ contract!(
 
 /// A driver by io_uring, unless that is forbidden here.
 fn uring() -> Option<Uring> {
-    match Uring::new(Clock::start()) {
+    if_allowed(Uring::new(Clock::start()))
+}
+
+/// The same, which keeps the files of its first connections for itself.
+fn scarce() -> Option<Uring> {
+    if_allowed(Uring::with_direct_files(Clock::start(), 250))
+}
+
+fn if_allowed(driver: std::io::Result<Uring>) -> Option<Uring> {
+    match driver {
         Ok(driver) => Some(driver),
         Err(error) => {
             say_not_covered(&error);
@@ -103,9 +115,9 @@ impl<D: Driver<Socket = Socket, Listener = Listener, Datagrams = datagrams::Sock
     fn connect(&mut self, token: u64) -> (Socket, TcpStream) {
         let peer = TcpStream::connect(self.address).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let (socket, address) = self.until(|driver, listener, _| driver.accept(listener).ok());
+        let (mut socket, address) = self.until(|driver, listener, _| driver.accept(listener).ok());
         assert_eq!(address, PeerAddress::Tcp(peer.local_addr().unwrap()));
-        self.driver.add(&socket, token).unwrap();
+        self.driver.add(&mut socket, token).unwrap();
         (socket, peer)
     }
 
@@ -573,8 +585,8 @@ fn unix_sockets_work_by_io_uring_too() {
     let mut bench = Bench::new(driver);
     let (ours, mut peer) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
-    let socket = Socket::of(ours.into(), false);
-    bench.driver.add(&socket, FIRST).unwrap();
+    let mut socket = Socket::of(ours.into(), false);
+    bench.driver.add(&mut socket, FIRST).unwrap();
     let sent = pattern(100_000, 6);
     std::thread::scope(|scope| {
         let mut writer = peer.try_clone().unwrap();

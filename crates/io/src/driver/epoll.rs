@@ -114,7 +114,7 @@ impl Driver for Epoll {
         self.wait(Some(0), ready)
     }
 
-    fn add(&mut self, socket: &Socket, token: u64) -> io::Result<()> {
+    fn add(&mut self, socket: &mut Socket, token: u64) -> io::Result<()> {
         self.watch(socket.fd(), token)
     }
 

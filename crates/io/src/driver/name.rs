@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
 
 use super::PeerAddress;
+use super::socket::Ends;
 
 /// A socket's number and addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,15 @@ pub struct Name {
 }
 
 impl Name {
+    /// Of a TCP connection that has no descriptor, by a number that stands for one.
+    pub(super) fn of_direct(number: u64, ends: Ends) -> Name {
+        Name {
+            descriptor: number,
+            here: say_internet("tcp", ends.here),
+            there: say_internet("tcp", ends.there),
+        }
+    }
+
     pub(super) fn of(fd: impl AsFd, protocol: &str) -> Name {
         let text = |address: rustix::io::Result<SocketAddrAny>| {
             address.map_or(String::new(), |address| say(protocol, &address))
@@ -71,10 +81,14 @@ fn peer_if_connected(fd: impl AsFd) -> Option<PeerAddress> {
     Some(ip.map_or(PeerAddress::Unix, PeerAddress::Tcp))
 }
 
+fn say_internet(protocol: &str, address: SocketAddr) -> String {
+    let six = if address.is_ipv6() { "6" } else { "" };
+    format!("{protocol}{six}:{address}")
+}
+
 fn say(protocol: &str, address: &SocketAddrAny) -> String {
     if let Ok(address) = SocketAddr::try_from(address.clone()) {
-        let six = if address.is_ipv6() { "6" } else { "" };
-        return format!("{protocol}{six}:{address}");
+        return say_internet(protocol, address);
     }
     let unix = SocketAddrUnix::try_from(address.clone()).ok();
     let path = unix.as_ref().and_then(SocketAddrUnix::path_bytes);

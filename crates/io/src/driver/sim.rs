@@ -397,7 +397,7 @@ impl Driver for Sim {
         }
     }
 
-    fn add(&mut self, socket: &Socket, token: u64) -> io::Result<()> {
+    fn add(&mut self, socket: &mut Socket, token: u64) -> io::Result<()> {
         self.watches
             .insert(token, Watch::Link(socket.link, Interest::Read));
         Ok(())

@@ -8,7 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    AddressFamily, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
 
 use super::PeerAddress;
 
@@ -27,17 +29,33 @@ pub struct Listener {
 /// A connection.
 #[derive(Debug)]
 pub struct Socket {
-    fd: OwnedFd,
+    file: File,
     is_tcp: bool,
     /// The place that its driver keeps for it, if it keeps any.
     place: Cell<u32>,
+}
+
+/// What a connection is to the kernel.
+#[derive(Debug)]
+enum File {
+    /// An open file of this process.
+    Descriptor(OwnedFd),
+    /// A file of its driver's ring, which has no number in this process.
+    Direct(Box<Ends>),
+}
+
+/// Both addresses of a TCP connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) here: SocketAddr,
+    pub(super) there: SocketAddr,
 }
 
 impl Socket {
     /// A connected, non-blocking socket.
     pub(super) fn of(fd: OwnedFd, is_tcp: bool) -> Socket {
         Socket {
-            fd,
+            file: File::Descriptor(fd),
             is_tcp,
             place: Cell::new(NO_PLACE),
         }
@@ -53,12 +71,50 @@ impl Socket {
         Ok((Socket::of(one, false), Socket::of(other, false)))
     }
 
-    pub(super) fn fd(&self) -> impl AsFd {
-        self.fd.as_fd()
+    /// Its descriptor.
+    ///
+    /// # Panics
+    /// If its driver has the file for itself: nobody but that driver knows of such a connection.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        match &self.file {
+            File::Descriptor(fd) => fd.as_fd(),
+            File::Direct(_) => panic!("its driver has the file and was not asked"),
+        }
     }
 
     pub(super) fn raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.fd().as_raw_fd()
+    }
+
+    /// Where both ends are, if its driver has the file for itself.
+    pub(super) fn direct(&self) -> Option<Ends> {
+        match &self.file {
+            File::Descriptor(_) => None,
+            File::Direct(ends) => Some(**ends),
+        }
+    }
+
+    /// Both addresses, where it is a TCP connection whose other end is there.
+    pub(super) fn ends(&self) -> Option<Ends> {
+        if !self.is_tcp {
+            return None;
+        }
+        let here = rustix::net::getsockname(self.fd()).ok()?;
+        let there = rustix::net::getpeername(self.fd()).ok()??;
+        Some(Ends {
+            here: here.try_into().ok()?,
+            there: there.try_into().ok()?,
+        })
+    }
+
+    /// The driver has the file for itself from now on; the descriptor is closed.
+    pub(super) fn make_direct(&mut self, ends: Ends) {
+        self.file = File::Direct(Box::new(ends));
+    }
+
+    /// The driver gave the file back.
+    pub(super) fn give_descriptor(&mut self, fd: OwnedFd) {
+        self.file = File::Descriptor(fd);
     }
 
     pub(super) fn place(&self) -> Option<u32> {
@@ -70,30 +126,19 @@ impl Socket {
     }
 
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        // `recv`, not `read`: a shorter way through the kernel.
-        let (_, len) = rustix::net::recv(&self.fd, buffer, rustix::net::RecvFlags::empty())?;
-        Ok(len)
+        receive(self.fd(), buffer)
     }
 
     pub(super) fn write(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        // One piece, the usual case, goes the shorter way through the kernel. A peer that went away is an error here,
-        // not a signal.
-        let flags = rustix::net::SendFlags::NOSIGNAL;
-        if let [piece] = pieces {
-            return Ok(rustix::net::send(&self.fd, piece, flags)?);
-        }
-        let mut no_control = rustix::net::SendAncillaryBuffer::default();
-        Ok(rustix::net::sendmsg(&self.fd, pieces, &mut no_control, flags)?)
+        send_all(self.fd(), pieces)
     }
 
     pub(super) fn end_input(&self) {
-        // A socket that refuses is at its end already.
-        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Read);
+        shut_down(self.fd(), Shutdown::Read);
     }
 
     pub(super) fn end_output(&self) {
-        // As above.
-        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Write);
+        shut_down(self.fd(), Shutdown::Write);
     }
 
     /// No driver keeps a place for it any more.
@@ -105,7 +150,7 @@ impl Socket {
         if !self.is_tcp {
             return Ok(PeerAddress::Unix);
         }
-        let address = rustix::net::getpeername(&self.fd)?;
+        let address = rustix::net::getpeername(self.fd())?;
         let address = address.and_then(|any| SocketAddr::try_from(any).ok());
         address
             .map(PeerAddress::Tcp)
@@ -114,8 +159,7 @@ impl Socket {
 
     pub(super) fn acknowledge_now(&self) {
         if self.is_tcp {
-            // An optimisation: a socket that refuses is about to fail anyway.
-            let _ = sockopt::set_tcp_quickack(&self.fd, true);
+            acknowledge(self.fd());
         }
     }
 }
@@ -206,6 +250,37 @@ pub(super) fn internet(address: &SocketAddr, kind: SocketType) -> io::Result<Own
     Ok(rustix::net::socket_with(family, kind, flags, None)?)
 }
 
+/// Reads from a connection.
+pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    // `recv`, not `read`: a shorter way through the kernel.
+    let (_, len) = rustix::net::recv(fd, buffer, rustix::net::RecvFlags::empty())?;
+    Ok(len)
+}
+
+/// Writes to a connection.
+pub(super) fn send_all(fd: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    // One piece, the usual case, goes the shorter way through the kernel. A peer that went away is an error here,
+    // not a signal.
+    let flags = rustix::net::SendFlags::NOSIGNAL;
+    if let [piece] = pieces {
+        return Ok(rustix::net::send(fd, piece, flags)?);
+    }
+    let mut no_control = rustix::net::SendAncillaryBuffer::default();
+    Ok(rustix::net::sendmsg(fd, pieces, &mut no_control, flags)?)
+}
+
+/// Ends one direction of a connection.
+pub(super) fn shut_down(fd: BorrowedFd<'_>, how: Shutdown) {
+    // A socket that refuses is at its end already.
+    let _ = rustix::net::shutdown(fd, how);
+}
+
+/// Sends the acknowledgement of what has come.
+pub(super) fn acknowledge(fd: BorrowedFd<'_>) {
+    // An optimisation: a socket that refuses is about to fail anyway.
+    let _ = sockopt::set_tcp_quickack(fd, true);
+}
+
 /// Writes to a socket that is known by number.
 pub(super) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: a number that means another file by now is a mistake of the caller's, but breaks no rule of memory: it is
@@ -233,7 +308,7 @@ mod tests {
             }
         };
         assert_eq!(address, super::PeerAddress::Tcp(peer.local_addr().unwrap()));
-        assert!(sockopt::tcp_nodelay(&socket.fd).unwrap());
-        assert!(sockopt::socket_keepalive(&socket.fd).unwrap());
+        assert!(sockopt::tcp_nodelay(socket.fd()).unwrap());
+        assert!(sockopt::socket_keepalive(socket.fd()).unwrap());
     }
 }

@@ -3,25 +3,31 @@
 //! What arrives is received into buffers that all connections share and waits there to be read; replies are copied and go out
 //! with the next wait. Everything larger goes the way it goes with epoll, by calls of its own.
 //!
+//! Where descriptors become scarce, the ring has the files of further connections for itself ([`direct`]).
+//!
 //! Order of a connection's bytes. In: buffers are filled during this driver's calls only, and all completions are taken before
 //! a wait returns; so what lies in the socket came after what lies in buffers. Out: a queued reply goes before anything is sent
 //! directly, and what the socket did not take of it before anything else; until that has gone the peer is not read from.
 
 use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
 
 use scrubjay_base::time::Now;
 
 use super::datagrams::{self, Inbox, Outbox};
 use super::epoll::Epoll;
-use super::{Driver, Interest, Listener, Name, PeerAddress, Ready, Released, Socket, Waker};
+use super::{Driver, Interest, Listener, Name, PeerAddress, Ready, Released, Socket, Waker, socket};
 use crate::clock::Clock;
 use buffers::Buffers;
+use direct::Scarcity;
 use place::{Facts, Places};
+use rustix::net::Shutdown;
 use queue::Queue;
 use ring::{Kind, Ring, Tag};
 use turn::{Answer, is_again};
 
 mod buffers;
+mod direct;
 mod leave;
 mod place;
 mod queue;
@@ -47,6 +53,13 @@ pub struct Uring {
     noteworthy: Vec<u32>,
     /// Requests of connections that were closed.
     ended: Vec<Tag>,
+    /// Connections that have become writable, or had by the time of this request.
+    writable: Vec<Tag>,
+    /// Slots whose files are to be closed.
+    closing: Vec<u32>,
+    /// The descriptor that was asked for last.
+    lent: Option<io::Result<OwnedFd>>,
+    scarcity: Scarcity,
     /// Listeners, sockets of datagrams and the waker: what is reported rarely. Requests of a ring would keep a socket open
     /// after its process was killed, until the kernel has tidied up behind it, and a successor could not listen.
     others: Epoll,
@@ -62,15 +75,29 @@ impl Uring {
     /// # Errors
     /// io_uring is forbidden here or too old, or there is no memory.
     pub fn new(clock: Clock) -> io::Result<Uring> {
+        Uring::with(clock, Scarcity::of_process())
+    }
+
+    /// A driver that puts as many connections as there are slots into them, as if descriptors were scarce.
+    #[cfg(test)]
+    pub(super) fn with_direct_files(clock: Clock, slots: u32) -> io::Result<Uring> {
+        Uring::with(clock, Scarcity { from: 0, slots })
+    }
+
+    fn with(clock: Clock, scarcity: Scarcity) -> io::Result<Uring> {
         let buffers = Buffers::new()?;
         Ok(Uring {
-            ring: Ring::new(&buffers)?,
+            ring: Ring::new(&buffers, scarcity.slots)?,
             buffers,
             queue: Queue::default(),
             places: Places::default(),
             unsettled: Vec::new(),
             noteworthy: Vec::new(),
             ended: Vec::new(),
+            writable: Vec::new(),
+            closing: Vec::new(),
+            lent: None,
+            scarcity,
             others: Epoll::new(clock)?,
             waits_for_others: false,
             is_quiet: false,
@@ -123,9 +150,10 @@ impl Driver for Uring {
         }
     }
 
-    fn add(&mut self, socket: &Socket, token: u64) -> io::Result<()> {
+    fn add(&mut self, socket: &mut Socket, token: u64) -> io::Result<()> {
         let index = self.places.take(socket.raw_fd(), token);
         socket.set_place(index);
+        self.take_file(socket, index);
         self.unsettle(index);
         Ok(())
     }
@@ -167,15 +195,24 @@ impl Driver for Uring {
     }
 
     fn descriptor(&self, socket: &Socket) -> u64 {
-        self.others.descriptor(socket)
+        match socket.direct() {
+            None => self.others.descriptor(socket),
+            Some(_) => self.direct_number(socket),
+        }
     }
 
     fn last_peer(&self, socket: &Socket) -> Option<PeerAddress> {
-        self.others.last_peer(socket)
+        match socket.direct() {
+            None => self.others.last_peer(socket),
+            Some(ends) => Some(PeerAddress::Tcp(ends.there)),
+        }
     }
 
     fn name(&self, socket: &Socket) -> Name {
-        self.others.name(socket)
+        match socket.direct() {
+            None => self.others.name(socket),
+            Some(ends) => Name::of_direct(self.direct_number(socket), ends),
+        }
     }
 
     fn listener_name(&self, listener: &Listener) -> Name {
@@ -215,8 +252,9 @@ impl Driver for Uring {
         place.set(Facts::BULK, place.is(Facts::BULK) || len >= BULK_LEN);
         let mut result = Ok(len);
         if len < buffer.len() && (len == 0 || place.is(Facts::READABLE)) {
-            result = socket.read(&mut buffer[len..]);
+            result = self.read_directly(socket, index, &mut buffer[len..]);
             let room = buffer.len() - len;
+            let place = self.places.get_mut(index);
             let is_drained = match &result {
                 Ok(more) => (1..room).contains(more),
                 Err(error) => is_again(error),
@@ -232,6 +270,7 @@ impl Driver for Uring {
                 Err(_) => {}
             }
         }
+        let place = self.places.get(index);
         if !place.is(Facts::RECEIVES) || place.is(Facts::BULK) {
             self.unsettle(index);
         }
@@ -249,11 +288,11 @@ impl Driver for Uring {
                 return Ok(pieces.iter().map(|piece| piece.len()).sum());
             }
             if place.queued == queue::NONE {
-                return socket.write(pieces);
+                return self.write_directly(socket, index, pieces);
             }
         }
         self.flush(socket)?;
-        socket.write(pieces)
+        self.write_directly(socket, index, pieces)
     }
 
     fn flush(&mut self, socket: &Socket) -> io::Result<()> {
@@ -272,11 +311,17 @@ impl Driver for Uring {
     }
 
     fn acknowledge_now(&mut self, socket: &Socket) {
-        socket.acknowledge_now();
+        match (socket.direct(), socket.place()) {
+            // An optimisation, as it is with a descriptor.
+            (Some(_), Some(index)) => {
+                let _ = self.lend(index).map(|fd| socket::acknowledge(fd.as_fd()));
+            }
+            _ => socket.acknowledge_now(),
+        }
     }
 
     fn end_input(&mut self, socket: &Socket) {
-        socket.end_input();
+        self.end(socket, Shutdown::Read);
         if let Some(index) = socket.place() {
             self.places.get_mut(index).set(Facts::READABLE, true);
             self.note(index);
@@ -284,7 +329,7 @@ impl Driver for Uring {
     }
 
     fn end_output(&mut self, socket: &Socket) {
-        socket.end_output();
+        self.end(socket, Shutdown::Write);
     }
 
     fn be_quiet(&mut self) -> io::Result<()> {
@@ -296,7 +341,10 @@ impl Driver for Uring {
     }
 
     fn peer(&self, socket: &Socket) -> io::Result<PeerAddress> {
-        socket.peer()
+        match socket.direct() {
+            None => socket.peer(),
+            Some(ends) => Ok(PeerAddress::Tcp(ends.there)),
+        }
     }
 
     fn held(&self, socket: &Socket) -> usize {
@@ -320,7 +368,7 @@ impl Driver for Uring {
                 self.ended.push(self.places.tag(index, kind));
             }
         }
-        self.places.leave(index);
+        self.leave(index);
     }
 }
 

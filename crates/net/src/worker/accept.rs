@@ -196,14 +196,14 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
         }
     }
 
-    fn open(&mut self, (socket, peer, entry): (D::Socket, PeerAddress, Entry), now: Now) {
+    fn open(&mut self, (mut socket, peer, entry): (D::Socket, PeerAddress, Entry), now: Now) {
         let index = self.connections.next();
         // The count of connections tells a late report for an earlier owner of the place from one for this.
         let generation = self.shared.counters.total_connections.load(Ordering::Relaxed) & 0x7fff_ffff;
         let token = (generation << 32) | index as u64;
         let session = self.service.open(peer);
+        let added = self.driver.add(&mut socket, token);
         self.service.opened(self.driver.descriptor(&socket), peer);
-        let added = self.driver.add(&socket, token);
         let connection = Connection::new(socket, entry, session, token, now);
         let fits = self.shared.counters.memory.note(0, connection.held(&self.driver));
         self.connections.insert(connection);

@@ -97,7 +97,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
     /// Returns where the connection is that is to have its first turn.
     fn take_over_one(
         &mut self,
-        carried: Carried<D::Socket>,
+        mut carried: Carried<D::Socket>,
         entry: Entry,
         last_active: Now,
     ) -> Option<usize> {
@@ -118,7 +118,7 @@ impl<D: Driver, S: Service> Worker<'_, D, S> {
             _ => Next::Close,
         };
         let session = session.unwrap_or_else(|| self.service.open(carried.peer));
-        let added = self.driver.add(&carried.socket, token);
+        let added = self.driver.add(&mut carried.socket, token);
         let mut connection = Connection::new(carried.socket, entry, session, token, last_active);
         connection.go_on(next, carried.input, &carried.output);
         let fits = self.shared.counters.memory.note(0, connection.held(&self.driver));

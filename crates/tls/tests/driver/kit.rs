@@ -192,8 +192,8 @@ impl Rig {
         self.driver.wait(Some(1), &mut ready).unwrap();
         for ready in &ready {
             if ready.token == u64::MAX - 1 {
-                while let Ok((socket, _)) = self.driver.accept(&self.listener) {
-                    self.driver.add(&socket, self.next_token).unwrap();
+                while let Ok((mut socket, _)) = self.driver.accept(&self.listener) {
+                    self.driver.add(&mut socket, self.next_token).unwrap();
                     let (waiting, interest) = (Vec::new(), Interest::Read);
                     let echoed = Echoed {
                         socket,
@@ -229,7 +229,7 @@ impl Rig {
             );
             echoed.socket = released.socket;
             echoed.waiting.drain(..released.owed);
-            next.add(&echoed.socket, token).unwrap();
+            next.add(&mut echoed.socket, token).unwrap();
             if !echoed.waiting.is_empty() {
                 next.change(&echoed.socket, token, Interest::Write).unwrap();
             }

@@ -64,8 +64,10 @@ impl Socket {
 }
 
 impl AsFd for Socket {
+    /// # Panics
+    /// If it is with a driver that has the file for itself; [`release`](crate::driver::Driver::release) gives it back.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.fd()
     }
 }
 

@@ -52,7 +52,7 @@ impl Uring {
     }
 
     /// Gives a connection's place up and everything that was held for it back.
-    pub(super) fn give_back(&mut self, socket: Socket) -> io::Result<Released<Socket>> {
+    pub(super) fn give_back(&mut self, mut socket: Socket) -> io::Result<Released<Socket>> {
         let Some(index) = socket.place() else {
             return Err(ErrorKind::NotFound.into());
         };
@@ -67,11 +67,23 @@ impl Uring {
             self.close(socket);
             return Err(ErrorKind::TimedOut.into());
         }
+        if socket.direct().is_some() {
+            match self.lend(index) {
+                Ok(fd) => socket.give_descriptor(fd),
+                Err(error) => {
+                    self.close(socket);
+                    return Err(error);
+                }
+            }
+        }
         let place = self.places.get_mut(index);
         let mut kept = place.kept.take().unwrap_or_default();
         // What is kept had come before what lies in buffers.
         self.buffers.move_all(&mut place.received, &mut kept.received);
-        self.places.leave(index);
+        self.leave(index);
+        // Nobody knows how long it is until the next turn, and its peer may wait for the end.
+        self.close_files()?;
+        self.ring.submit()?;
         socket.leave_place();
         Ok(Released {
             socket,

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use super::buffers::List;
 use super::queue;
-use super::ring::{Kind, Tag};
+use super::ring::{File, Kind, Tag};
 use crate::driver::Interest;
 
 /// A set of facts about a connection.
@@ -34,16 +34,21 @@ impl Facts {
     /// It is listed as one that may have something to report.
     pub(super) const NOTEWORTHY: Facts = Facts(1 << 9);
 
+    /// Its file is in the ring's slot of the place's number.
+    pub(super) const DIRECT: Facts = Facts(1 << 10);
+    /// It is listed as one whose slot holds the file of an earlier connection, which is to be closed.
+    pub(super) const CLOSES: Facts = Facts(1 << 11);
+
     const NONE: Facts = Facts(0);
     /// What holds of the lists a place is in, whoever has the place.
-    const OF_LISTS: Facts = Facts(Facts::UNSETTLED.0 | Facts::NOTEWORTHY.0);
+    const OF_LISTS: Facts = Facts(Facts::UNSETTLED.0 | Facts::NOTEWORTHY.0 | Facts::CLOSES.0);
 }
 
 /// A connection that was added.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) token: u64,
-    /// Below zero: vacant.
+    /// Its descriptor, or its slot if it is direct. Below zero: vacant.
     pub(super) fd: RawFd,
     pub(super) generation: u32,
     pub(super) interest: Interest,
@@ -81,6 +86,23 @@ impl Place {
             queued: queue::NONE,
             kept: None,
         }
+    }
+
+    /// What requests are about.
+    pub(super) fn file(&self) -> File {
+        if self.is(Facts::DIRECT) {
+            File::direct(self.fd as u32)
+        } else {
+            File::descriptor(self.fd)
+        }
+    }
+
+    /// Its file is in the slot of this number from now on.
+    pub(super) fn make_direct(&mut self, slot: u32) {
+        self.fd = slot as RawFd;
+        self.set(Facts::DIRECT, true);
+        // That file was closed when the slot was used again.
+        self.set(Facts::CLOSES, false);
     }
 
     pub(super) fn is(&self, facts: Facts) -> bool {

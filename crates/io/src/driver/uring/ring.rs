@@ -5,10 +5,10 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use io_uring::types::{Fd, SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
 use super::buffers::{Buffers, GROUP};
 
@@ -44,6 +44,15 @@ pub(super) enum Kind {
     PollOut,
     Others,
     Cancel,
+    Lend,
+    Close,
+}
+
+/// A file that requests are about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct File {
+    number: RawFd,
+    flags: squeue::Flags,
 }
 
 /// A completed request.
@@ -61,16 +70,38 @@ pub(super) struct Completion {
 pub(super) struct Ring {
     ring: IoUring,
     is_enabled: bool,
+    /// Direct descriptors that it can have; 0: none here.
+    slots: u32,
+    has_slots: bool,
+}
+
+impl File {
+    /// An open file of the process.
+    pub(super) fn descriptor(number: RawFd) -> File {
+        let flags = squeue::Flags::empty();
+        File { number, flags }
+    }
+
+    /// A file in a slot of the ring.
+    pub(super) fn direct(slot: u32) -> File {
+        let flags = squeue::Flags::FIXED_FILE;
+        File {
+            number: slot as RawFd,
+            flags,
+        }
+    }
 }
 
 impl Tag {
-    const KINDS: [Kind; 6] = [
+    const KINDS: [Kind; 8] = [
         Kind::Receive,
         Kind::Send,
         Kind::PollIn,
         Kind::PollOut,
         Kind::Others,
         Kind::Cancel,
+        Kind::Lend,
+        Kind::Close,
     ];
 
     /// Generations count up to this and begin again.
@@ -90,11 +121,12 @@ impl Tag {
 }
 
 impl Ring {
-    /// A ring that receives into `buffers`. It may be made on one thread and used on another.
+    /// A ring that receives into `buffers` and can have up to `slots` direct descriptors. It may be made on one thread and used
+    /// on another.
     ///
     /// # Errors
     /// What the operating system says: forbidden, too old, no memory.
-    pub(super) fn new(buffers: &Buffers) -> io::Result<Ring> {
+    pub(super) fn new(buffers: &Buffers, slots: u32) -> io::Result<Ring> {
         let ring = IoUring::builder()
             .dontfork()
             .setup_clamp()
@@ -117,9 +149,15 @@ impl Ring {
             ring.submitter()
                 .register_buf_ring_with_flags(buffers.address(), buffers.entries(), GROUP, 0)?;
         }
+        let mut known = Probe::new();
+        ring.submitter().register_probe(&mut known)?;
+        // What cannot be had back as a descriptor cannot be read in bulk, or handed over.
+        let lends = known.is_supported(opcode::FixedFdInstall::CODE);
         Ok(Ring {
             ring,
             is_enabled: false,
+            slots: if lends { slots } else { 0 },
+            has_slots: false,
         })
     }
 
@@ -137,16 +175,53 @@ impl Ring {
         Ok(())
     }
 
+    /// How many direct descriptors it can have; their slots are numbered from 0.
+    pub(super) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Puts an open file into a slot; what was there is closed. The descriptor may be closed then.
+    ///
+    /// # Errors
+    /// No memory, or more slots than this process may open files.
+    pub(super) fn take_file(&mut self, slot: u32, fd: BorrowedFd<'_>) -> io::Result<()> {
+        if !self.has_slots {
+            self.ring.submitter().register_files_sparse(self.slots)?;
+            self.has_slots = true;
+        }
+        let files = [fd.as_raw_fd()];
+        self.ring
+            .submitter()
+            .register_files_update(slot, &files)
+            .map(drop)
+    }
+
+    /// Asks for a descriptor of the file in a slot; the completion bears it.
+    pub(super) fn lend(&mut self, slot: u32, tag: Tag) -> io::Result<()> {
+        let entry = opcode::FixedFdInstall::new(Fixed(slot), 0).build();
+        // SAFETY: it names no memory.
+        unsafe { self.push(entry, tag) }
+    }
+
+    /// Closes the file in a slot.
+    pub(super) fn close(&mut self, slot: u32, tag: Tag) -> io::Result<()> {
+        let entry = opcode::Close::new(Fixed(slot)).build();
+        // SAFETY: it names no memory.
+        unsafe { self.push(entry.flags(squeue::Flags::SKIP_SUCCESS), tag) }
+    }
+
     /// Asks for bytes into buffers of the ring, again and again.
-    pub(super) fn receive(&mut self, fd: RawFd, tag: Tag) -> io::Result<()> {
-        let entry = opcode::RecvMulti::new(Fd(fd), GROUP).build();
+    pub(super) fn receive(&mut self, file: File, tag: Tag) -> io::Result<()> {
+        let entry = opcode::RecvMulti::new(Fd(file.number), GROUP).build();
+        let entry = entry.flags(file.flags);
         // SAFETY: it names no memory; the buffers are the ring's.
         unsafe { self.push(entry, tag) }
     }
 
     /// Asks for one report of readiness.
-    pub(super) fn poll(&mut self, fd: RawFd, events: i16, tag: Tag) -> io::Result<()> {
-        let entry = opcode::PollAdd::new(Fd(fd), events as u32).build();
+    pub(super) fn poll(&mut self, file: File, events: i16, tag: Tag) -> io::Result<()> {
+        let entry = opcode::PollAdd::new(Fd(file.number), events as u32).build();
+        let entry = entry.flags(file.flags);
         // SAFETY: it names no memory.
         unsafe { self.push(entry, tag) }
     }
@@ -166,11 +241,11 @@ impl Ring {
     ///
     /// # Safety
     /// The bytes stay where they are until `submit` or `enter` has left nothing to submit.
-    pub(super) unsafe fn send(&mut self, fd: RawFd, bytes: &[u8], tag: Tag) -> io::Result<()> {
-        let entry = opcode::Send::new(Fd(fd), bytes.as_ptr(), bytes.len() as u32)
+    pub(super) unsafe fn send(&mut self, file: File, bytes: &[u8], tag: Tag) -> io::Result<()> {
+        let entry = opcode::Send::new(Fd(file.number), bytes.as_ptr(), bytes.len() as u32)
             .flags(SEND_FLAGS)
             .build()
-            .flags(squeue::Flags::SKIP_SUCCESS);
+            .flags(file.flags | squeue::Flags::SKIP_SUCCESS);
         // SAFETY: as the caller promises: the kernel copies the bytes while it takes the request.
         unsafe { self.push(entry, tag) }
     }
@@ -242,6 +317,16 @@ impl Ring {
         }
         taken.len()
     }
+}
+
+/// The descriptor that the completion of a loan bears.
+pub(super) fn lent(completion: &Completion) -> io::Result<OwnedFd> {
+    if completion.result < 0 {
+        return Err(io::Error::from_raw_os_error(-completion.result));
+    }
+    debug_assert!(completion.tag.kind == Kind::Lend);
+    // SAFETY: the kernel opened it for this completion, which is taken once, and nobody else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(completion.result) })
 }
 
 /// Whether a call went well; `false` if its time was over. What only means "again" is no error.

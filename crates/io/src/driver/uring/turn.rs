@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 
 use super::place::{Facts, Place};
-use super::ring::{BATCH, Completion, Kind, Tag};
+use super::ring::{self, BATCH, Completion, File, Kind, Tag};
 use super::{Uring, queue};
 use crate::driver::{Driver, Ready, socket};
 
@@ -34,17 +34,19 @@ impl Uring {
             if !bytes.is_empty() {
                 let tag = self.places.tag(index, Kind::Send);
                 // SAFETY: the queue's bytes stay where they are until it is cleared, after the ring has submitted all.
-                unsafe { self.ring.send(self.places.get(index).fd, bytes, tag)? };
+                unsafe { self.ring.send(self.places.get(index).file(), bytes, tag)? };
             }
         }
         for tag in self.ended.drain(..) {
             self.ring.cancel(tag)?;
         }
+        self.close_files()?;
         for index in std::mem::take(&mut self.unsettled) {
             self.settle(index)?;
         }
         if !self.waits_for_others {
-            self.ring.poll(self.others.raw_fd(), libc::POLLIN, OTHERS)?;
+            let others = File::descriptor(self.others.raw_fd());
+            self.ring.poll(others, libc::POLLIN, OTHERS)?;
             self.waits_for_others = true;
         }
         Ok(())
@@ -65,10 +67,10 @@ impl Uring {
         let (reads, is_bulk) = (place.wants_input(), place.is(Facts::BULK));
         if reads && !place.has_received() && !place.is(Facts::READABLE) {
             if is_bulk && !place.is(Facts::POLLS_IN) {
-                self.ring.poll(place.fd, libc::POLLIN, poll_in)?;
+                self.ring.poll(place.file(), libc::POLLIN, poll_in)?;
                 place.set(Facts::POLLS_IN, true);
             } else if !is_bulk && !place.is(Facts::RECEIVES) {
-                self.ring.receive(place.fd, receive)?;
+                self.ring.receive(place.file(), receive)?;
                 place.set(Facts::RECEIVES, true);
             }
         }
@@ -78,14 +80,14 @@ impl Uring {
         }
         let writes = place.wants_room() || place.has_unsent();
         if writes && !place.is(Facts::WRITABLE) && !place.is(Facts::POLLS_OUT) {
-            self.ring.poll(place.fd, libc::POLLOUT, poll_out)?;
+            self.ring.poll(place.file(), libc::POLLOUT, poll_out)?;
             place.set(Facts::POLLS_OUT, true);
         }
         Ok(())
     }
 
     /// Takes all completions.
-    fn take_completions(&mut self) -> io::Result<()> {
+    pub(super) fn take_completions(&mut self) -> io::Result<()> {
         let mut batch = [None; BATCH];
         loop {
             let count = self.ring.take(&mut batch);
@@ -104,7 +106,8 @@ impl Uring {
     fn complete(&mut self, completion: &Completion) {
         let &Completion { tag, result, .. } = completion;
         match tag.kind {
-            Kind::Cancel => {}
+            Kind::Cancel | Kind::Close => {}
+            Kind::Lend => self.lent = Some(ring::lent(completion)),
             Kind::Others => self.waits_for_others = false,
             Kind::Receive => self.complete_receive(completion),
             _ if !self.places.is_current(tag) => {}
@@ -118,7 +121,7 @@ impl Uring {
             Kind::PollOut => {
                 let place = self.places.get_mut(tag.place);
                 place.set(Facts::POLLS_OUT, false);
-                self.continue_sending(tag.place);
+                self.writable.push(tag);
             }
         }
     }
@@ -198,11 +201,13 @@ impl Uring {
     }
 
     fn send_unsent(&mut self, index: u32) {
-        let place = self.places.get_mut(index);
-        let Some(kept) = place.kept.as_mut().filter(|kept| !kept.unsent.is_empty()) else {
+        if !self.places.get(index).has_unsent() {
             return;
-        };
-        match socket::send(place.fd, &kept.unsent) {
+        }
+        let borrowed = self.borrow_file(index);
+        let place = self.places.get_mut(index);
+        let kept = place.kept.get_or_insert_default();
+        match borrowed.and_then(|file| socket::send(file.number(), &kept.unsent)) {
             Ok(len) if len == kept.unsent.len() => kept.unsent = Vec::new(),
             Ok(len) => drop(kept.unsent.drain(..len)),
             Err(error) if is_again(&error) => {}
@@ -260,6 +265,11 @@ impl Uring {
         self.ask()?;
         let in_time = self.ring.enter(timeout_ms)?;
         self.take_completions()?;
+        for tag in std::mem::take(&mut self.writable) {
+            if self.places.is_current(tag) {
+                self.continue_sending(tag.place);
+            }
+        }
         for entry in &self.queue.entries {
             self.places.get_mut(entry.place).queued = queue::NONE;
         }

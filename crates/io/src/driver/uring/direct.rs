@@ -1,0 +1,199 @@
+//! Direct descriptors: files that the ring has for itself, and that take none of the process's numbers.
+//!
+//! A process may open so many files (RLIMIT_NOFILE), and each ring has as many slots besides. A connection whose descriptor is
+//! among the last ones allowed is put into a slot, and the descriptor is closed; numbers are given out lowest first, so a high
+//! one says that there are few left. The ring receives and sends by the slot. What takes a call of its own borrows a descriptor
+//! for that call.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use rustix::net::Shutdown;
+use rustix::process::{Resource, getrlimit};
+
+use super::place::Facts;
+use super::ring::{Kind, Tag};
+use super::{Socket, Uring, socket};
+
+/// Most slots of a ring: what the kernel takes.
+const SLOTS_MAX: u64 = 1 << 20;
+
+/// Waits for a descriptor that was asked for, a millisecond each; it mostly comes with the call.
+const WAITS_MAX: usize = 1_000;
+
+/// When descriptors are scarce.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scarcity {
+    /// Connections with this descriptor or a higher one are put into slots.
+    pub(super) from: RawFd,
+    /// Slots of a ring.
+    pub(super) slots: u32,
+}
+
+/// A descriptor for one call.
+pub(super) enum Borrowed {
+    /// The connection's own.
+    Own(RawFd),
+    /// Closed after the call.
+    Lent(OwnedFd),
+}
+
+impl Scarcity {
+    /// By what this process may open: the last quarter is kept free.
+    pub(super) fn of_process() -> Scarcity {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(SLOTS_MAX);
+        let from = files - files / 4;
+        Scarcity {
+            from: from.try_into().unwrap_or(RawFd::MAX),
+            slots: files.min(SLOTS_MAX) as u32,
+        }
+    }
+}
+
+impl Borrowed {
+    pub(super) fn number(&self) -> RawFd {
+        match self {
+            Borrowed::Own(number) => *number,
+            Borrowed::Lent(fd) => fd.as_raw_fd(),
+        }
+    }
+}
+
+impl Uring {
+    /// Puts the file of a connection that was just added into the slot of its place, if descriptors are scarce. Where that is
+    /// not possible it stays as it is.
+    pub(super) fn take_file(&mut self, socket: &mut Socket, index: u32) {
+        if socket.raw_fd() < self.scarcity.from || index >= self.ring.slots() {
+            return;
+        }
+        let Some(ends) = socket.ends() else {
+            return;
+        };
+        if self.ring.take_file(index, socket.fd()).is_ok() {
+            self.places.get_mut(index).make_direct(index);
+            socket.make_direct(ends);
+        }
+    }
+
+    /// The connection at a place is gone.
+    pub(super) fn leave(&mut self, index: u32) {
+        let place = self.places.get_mut(index);
+        if place.is(Facts::DIRECT) {
+            place.set(Facts::CLOSES, true);
+            self.closing.push(index);
+        }
+        self.places.leave(index);
+    }
+
+    /// Closes the files of connections that are gone. Their requests have been cancelled before.
+    pub(super) fn close_files(&mut self) -> io::Result<()> {
+        for index in self.closing.drain(..) {
+            let place = self.places.get_mut(index);
+            if place.is(Facts::CLOSES) {
+                place.set(Facts::CLOSES, false);
+                self.ring.close(index, self.places.tag(index, Kind::Close))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Another descriptor of the file in a slot. Completions that come meanwhile are taken.
+    ///
+    /// # Errors
+    /// No descriptors left, or the ring is broken.
+    pub(super) fn lend(&mut self, index: u32) -> io::Result<OwnedFd> {
+        self.ring.enable()?;
+        // One that came too late is closed.
+        self.lent = None;
+        let tag = Tag {
+            kind: Kind::Lend,
+            ..self.places.tag(index, Kind::Lend)
+        };
+        self.ring.lend(index, tag)?;
+        self.ring.submit()?;
+        self.take_completions()?;
+        for _ in 0..WAITS_MAX {
+            if let Some(lent) = self.lent.take() {
+                return lent;
+            }
+            self.ring.enter(Some(1))?;
+            self.take_completions()?;
+        }
+        Err(ErrorKind::TimedOut.into())
+    }
+
+    /// A descriptor of the connection at a place. If there is none for now, that is as if the socket had to be waited for.
+    pub(super) fn borrow_file(&mut self, index: u32) -> io::Result<Borrowed> {
+        let place = self.places.get(index);
+        if !place.is(Facts::DIRECT) {
+            return Ok(Borrowed::Own(place.fd));
+        }
+        match self.lend(index) {
+            Ok(fd) => Ok(Borrowed::Lent(fd)),
+            Err(error) if is_scarce(&error) => Err(ErrorKind::WouldBlock.into()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads from the socket itself.
+    pub(super) fn read_directly(
+        &mut self,
+        socket: &Socket,
+        index: u32,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        if socket.direct().is_none() {
+            return socket.read(buffer);
+        }
+        let Borrowed::Lent(fd) = self.borrow_file(index)? else {
+            return Err(ErrorKind::NotFound.into());
+        };
+        let place = self.places.get_mut(index);
+        if !place.received.is_empty() {
+            // It came while the descriptor was asked for, and goes before what the socket has.
+            return Ok(self.buffers.read(&mut place.received, buffer));
+        }
+        socket::receive(fd.as_fd(), buffer)
+    }
+
+    /// Writes to the socket itself.
+    pub(super) fn write_directly(
+        &mut self,
+        socket: &Socket,
+        index: u32,
+        pieces: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
+        if socket.direct().is_none() {
+            return socket.write(pieces);
+        }
+        let Borrowed::Lent(fd) = self.borrow_file(index)? else {
+            return Err(ErrorKind::NotFound.into());
+        };
+        socket::send_all(fd.as_fd(), pieces)
+    }
+
+    /// Ends one direction. If that cannot be said for want of a descriptor, the connection is lost.
+    pub(super) fn end(&mut self, socket: &Socket, how: Shutdown) {
+        match (socket.direct(), socket.place()) {
+            (Some(_), Some(index)) => match self.lend(index) {
+                Ok(fd) => socket::shut_down(fd.as_fd(), how),
+                Err(error) => {
+                    self.places.get_mut(index).error = error.raw_os_error().unwrap_or(libc::EMFILE);
+                    self.note(index);
+                }
+            },
+            _ => socket::shut_down(socket.fd(), how),
+        }
+    }
+
+    /// What a connection without a descriptor is called: no number that the kernel gives, and no other connection's.
+    pub(super) fn direct_number(&self, socket: &Socket) -> u64 {
+        let slot = socket.place().unwrap_or_default();
+        (self.others.raw_fd() as u64 + 1) * SLOTS_MAX + u64::from(slot)
+    }
+}
+
+/// Whether an error says that there are no descriptors left.
+fn is_scarce(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
