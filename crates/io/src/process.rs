@@ -85,6 +85,17 @@ pub fn raise_open_files(wanted: u64) -> io::Result<()> {
     raise(Resource::Nofile, wanted)
 }
 
+/// Makes room for as many open files as this process may ever have, and gives how many those are.
+pub fn raise_open_files_to_the_most() -> u64 {
+    if let Some(maximum) = rustix::process::getrlimit(Resource::Nofile).maximum {
+        // It is allowed to anybody; as it is would do otherwise.
+        let _ = raise(Resource::Nofile, maximum);
+    }
+    rustix::process::getrlimit(Resource::Nofile)
+        .current
+        .unwrap_or(u64::MAX)
+}
+
 /// Allows `wanted` bytes to be locked into RAM, raising the hard limit too where that is allowed. Gives how many may be, by a
 /// process that keeps its rights or by one that drops them.
 pub fn raise_locked_bytes(wanted: u64, keeps_rights: bool) -> u64 {

@@ -65,6 +65,23 @@ impl Drivers {
     }
 }
 
+/// Open files that a process is to be allowed so that `wanted` of them are not scarce to any driver.
+pub fn files_with_room(wanted: u64) -> u64 {
+    // The last quarter counts as scarce.
+    wanted + wanted / 3 + 1
+}
+
+/// Most files, connections mostly, that `workers` drivers can have between them in a process that may open `files`: io_uring's
+/// have slots of their own besides. Cost: opens such a driver to see whether it works here.
+pub fn files_max(asked: Option<Kind>, workers: usize, files: u64) -> u64 {
+    let has_slots = || Uring::new(Clock::start()).is_ok_and(|driver| driver.has_slots());
+    if asked != Some(Kind::Epoll) && has_slots() {
+        files * workers as u64
+    } else {
+        files
+    }
+}
+
 /// Opens `count` drivers: of the kind `asked` for, or of the better one that works here.
 ///
 /// # Errors

@@ -8,9 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt,
-};
+use rustix::net::{AddressFamily, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use super::PeerAddress;
 
@@ -29,19 +27,11 @@ pub struct Listener {
 /// A connection.
 #[derive(Debug)]
 pub struct Socket {
-    file: File,
+    /// None while its driver has the file for itself.
+    fd: Option<OwnedFd>,
     is_tcp: bool,
     /// The place that its driver keeps for it, if it keeps any.
     place: Cell<u32>,
-}
-
-/// What a connection is to the kernel.
-#[derive(Debug)]
-enum File {
-    /// An open file of this process.
-    Descriptor(OwnedFd),
-    /// A file of its driver's ring, which has no number in this process.
-    Direct(Box<Ends>),
 }
 
 /// Both addresses of a TCP connection.
@@ -55,7 +45,7 @@ impl Socket {
     /// A connected, non-blocking socket.
     pub(super) fn of(fd: OwnedFd, is_tcp: bool) -> Socket {
         Socket {
-            file: File::Descriptor(fd),
+            fd: Some(fd),
             is_tcp,
             place: Cell::new(NO_PLACE),
         }
@@ -76,22 +66,20 @@ impl Socket {
     /// # Panics
     /// If its driver has the file for itself: nobody but that driver knows of such a connection.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        match &self.file {
-            File::Descriptor(fd) => fd.as_fd(),
-            File::Direct(_) => panic!("its driver has the file and was not asked"),
-        }
+        let fd = self
+            .fd
+            .as_ref()
+            .expect("its driver has the file and was not asked");
+        fd.as_fd()
     }
 
     pub(super) fn raw_fd(&self) -> RawFd {
         self.fd().as_raw_fd()
     }
 
-    /// Where both ends are, if its driver has the file for itself.
-    pub(super) fn direct(&self) -> Option<Ends> {
-        match &self.file {
-            File::Descriptor(_) => None,
-            File::Direct(ends) => Some(**ends),
-        }
+    /// The place of a connection whose driver has the file for itself.
+    pub(super) fn direct_place(&self) -> Option<u32> {
+        self.place().filter(|_| self.fd.is_none())
     }
 
     /// Both addresses, where it is a TCP connection whose other end is there.
@@ -108,13 +96,13 @@ impl Socket {
     }
 
     /// The driver has the file for itself from now on; the descriptor is closed.
-    pub(super) fn make_direct(&mut self, ends: Ends) {
-        self.file = File::Direct(Box::new(ends));
+    pub(super) fn close_descriptor(&mut self) {
+        self.fd = None;
     }
 
     /// The driver gave the file back.
     pub(super) fn give_descriptor(&mut self, fd: OwnedFd) {
-        self.file = File::Descriptor(fd);
+        self.fd = Some(fd);
     }
 
     pub(super) fn place(&self) -> Option<u32> {

@@ -9,6 +9,7 @@
 //! a wait returns; so what lies in the socket came after what lies in buffers. Out: a queued reply goes before anything is sent
 //! directly, and what the socket did not take of it before anything else; until that has gone the peer is not read from.
 
+use std::collections::HashMap;
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,14 +17,15 @@ use scrubjay_base::time::Now;
 
 use super::datagrams::{self, Inbox, Outbox};
 use super::epoll::Epoll;
+use super::socket::Ends;
 use super::{Driver, Interest, Listener, Name, PeerAddress, Ready, Released, Socket, Waker, socket};
 use crate::clock::Clock;
 use buffers::Buffers;
 use direct::Scarcity;
 use place::{Facts, Places};
-use rustix::net::Shutdown;
 use queue::Queue;
 use ring::{Kind, Ring, Tag};
+use rustix::net::Shutdown;
 use turn::{Answer, is_again};
 
 mod buffers;
@@ -60,6 +62,8 @@ pub struct Uring {
     /// The descriptor that was asked for last.
     lent: Option<io::Result<OwnedFd>>,
     scarcity: Scarcity,
+    /// Of connections whose files are in slots: nobody can be asked for them cheaply.
+    ends: HashMap<u32, Ends>,
     /// Listeners, sockets of datagrams and the waker: what is reported rarely. Requests of a ring would keep a socket open
     /// after its process was killed, until the kernel has tidied up behind it, and a successor could not listen.
     others: Epoll,
@@ -81,7 +85,12 @@ impl Uring {
     /// A driver that puts as many connections as there are slots into them, as if descriptors were scarce.
     #[cfg(test)]
     pub(super) fn with_direct_files(clock: Clock, slots: u32) -> io::Result<Uring> {
-        Uring::with(clock, Scarcity { from: 0, slots })
+        let scarcity = Scarcity {
+            from: 0,
+            released_below: i32::MAX,
+            slots,
+        };
+        Uring::with(clock, scarcity)
     }
 
     fn with(clock: Clock, scarcity: Scarcity) -> io::Result<Uring> {
@@ -98,6 +107,7 @@ impl Uring {
             closing: Vec::new(),
             lent: None,
             scarcity,
+            ends: HashMap::new(),
             others: Epoll::new(clock)?,
             waits_for_others: false,
             is_quiet: false,
@@ -195,23 +205,23 @@ impl Driver for Uring {
     }
 
     fn descriptor(&self, socket: &Socket) -> u64 {
-        match socket.direct() {
+        match socket.direct_place() {
             None => self.others.descriptor(socket),
-            Some(_) => self.direct_number(socket),
+            Some(slot) => self.direct_number(slot),
         }
     }
 
     fn last_peer(&self, socket: &Socket) -> Option<PeerAddress> {
-        match socket.direct() {
+        match socket.direct_place() {
             None => self.others.last_peer(socket),
-            Some(ends) => Some(PeerAddress::Tcp(ends.there)),
+            Some(slot) => self.direct_peer(slot),
         }
     }
 
     fn name(&self, socket: &Socket) -> Name {
-        match socket.direct() {
+        match socket.direct_place() {
             None => self.others.name(socket),
-            Some(ends) => Name::of_direct(self.direct_number(socket), ends),
+            Some(slot) => self.direct_name(slot),
         }
     }
 
@@ -311,12 +321,12 @@ impl Driver for Uring {
     }
 
     fn acknowledge_now(&mut self, socket: &Socket) {
-        match (socket.direct(), socket.place()) {
+        match socket.direct_place() {
             // An optimisation, as it is with a descriptor.
-            (Some(_), Some(index)) => {
+            Some(index) => {
                 let _ = self.lend(index).map(|fd| socket::acknowledge(fd.as_fd()));
             }
-            _ => socket.acknowledge_now(),
+            None => socket.acknowledge_now(),
         }
     }
 
@@ -341,9 +351,9 @@ impl Driver for Uring {
     }
 
     fn peer(&self, socket: &Socket) -> io::Result<PeerAddress> {
-        match socket.direct() {
+        match socket.direct_place() {
             None => socket.peer(),
-            Some(ends) => Ok(PeerAddress::Tcp(ends.there)),
+            Some(slot) => self.direct_peer(slot).ok_or(ErrorKind::NotConnected.into()),
         }
     }
 

@@ -123,14 +123,7 @@ pub fn settle_limits(options: &Options) -> Result<(), OptionError> {
         .admin
         .as_ref()
         .map_or(0, |_| scrubjay_admin::CONNECTIONS_MAX);
-    let files = (options.conn_limit + admin) as u64 + OTHER_FILES;
-    process::raise_open_files(files).map_err(|error| {
-        let what = format!(
-            "-c {0}: cannot open {files} files; lower -c or raise ulimit -n",
-            options.conn_limit
-        );
-        refused(&what, error)
-    })?;
+    limits::settle_files(options, admin as u64 + OTHER_FILES)?;
     if options.lock_memory {
         limits::settle_locked_bytes(options);
     }

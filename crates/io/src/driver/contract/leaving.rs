@@ -15,7 +15,9 @@ fn next() -> Bench<Epoll> {
 /// Everything a peer has sent: what left with the connection, and what its socket still has.
 fn read_all(released: Released<Socket>) -> Vec<u8> {
     let mut next = next();
-    let Released { mut socket, input, .. } = released;
+    let Released {
+        mut socket, input, ..
+    } = released;
     next.driver.add(&mut socket, FIRST).unwrap();
     let mut received = input;
     let mut buffer = vec![0; 64 << 10];

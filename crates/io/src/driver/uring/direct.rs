@@ -13,7 +13,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::place::Facts;
 use super::ring::{Kind, Tag};
-use super::{Socket, Uring, socket};
+use super::{Name, PeerAddress, Socket, Uring, socket};
 
 /// Most slots of a ring: what the kernel takes.
 const SLOTS_MAX: u64 = 1 << 20;
@@ -26,6 +26,9 @@ const WAITS_MAX: usize = 1_000;
 pub(super) struct Scarcity {
     /// Connections with this descriptor or a higher one are put into slots.
     pub(super) from: RawFd,
+    /// Connections that get this descriptor or a higher one when they are given back are closed: whoever takes them over has
+    /// other files to open.
+    pub(super) released_below: RawFd,
     /// Slots of a ring.
     pub(super) slots: u32,
 }
@@ -42,9 +45,10 @@ impl Scarcity {
     /// By what this process may open: the last quarter is kept free.
     pub(super) fn of_process() -> Scarcity {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(SLOTS_MAX);
-        let from = files - files / 4;
+        let number = |files: u64| files.try_into().unwrap_or(RawFd::MAX);
         Scarcity {
-            from: from.try_into().unwrap_or(RawFd::MAX),
+            from: number(files - files / 4),
+            released_below: number(files - files / 16),
             slots: files.min(SLOTS_MAX) as u32,
         }
     }
@@ -60,6 +64,11 @@ impl Borrowed {
 }
 
 impl Uring {
+    /// Whether it can have files for itself.
+    pub(in crate::driver) fn has_slots(&self) -> bool {
+        self.ring.slots() > 0
+    }
+
     /// Puts the file of a connection that was just added into the slot of its place, if descriptors are scarce. Where that is
     /// not possible it stays as it is.
     pub(super) fn take_file(&mut self, socket: &mut Socket, index: u32) {
@@ -71,7 +80,8 @@ impl Uring {
         };
         if self.ring.take_file(index, socket.fd()).is_ok() {
             self.places.get_mut(index).make_direct(index);
-            socket.make_direct(ends);
+            self.ends.insert(index, ends);
+            socket.close_descriptor();
         }
     }
 
@@ -81,6 +91,7 @@ impl Uring {
         if place.is(Facts::DIRECT) {
             place.set(Facts::CLOSES, true);
             self.closing.push(index);
+            self.ends.remove(&index);
         }
         self.places.leave(index);
     }
@@ -122,6 +133,18 @@ impl Uring {
         Err(ErrorKind::TimedOut.into())
     }
 
+    /// A descriptor for a connection that leaves.
+    ///
+    /// # Errors
+    /// As [`Uring::lend`]; too few are left for whoever gets it.
+    pub(super) fn descriptor_to_leave(&mut self, index: u32) -> io::Result<OwnedFd> {
+        let fd = self.lend(index)?;
+        if fd.as_raw_fd() >= self.scarcity.released_below {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        Ok(fd)
+    }
+
     /// A descriptor of the connection at a place. If there is none for now, that is as if the socket had to be waited for.
     pub(super) fn borrow_file(&mut self, index: u32) -> io::Result<Borrowed> {
         let place = self.places.get(index);
@@ -142,7 +165,7 @@ impl Uring {
         index: u32,
         buffer: &mut [u8],
     ) -> io::Result<usize> {
-        if socket.direct().is_none() {
+        if socket.direct_place().is_none() {
             return socket.read(buffer);
         }
         let Borrowed::Lent(fd) = self.borrow_file(index)? else {
@@ -163,7 +186,7 @@ impl Uring {
         index: u32,
         pieces: &[IoSlice<'_>],
     ) -> io::Result<usize> {
-        if socket.direct().is_none() {
+        if socket.direct_place().is_none() {
             return socket.write(pieces);
         }
         let Borrowed::Lent(fd) = self.borrow_file(index)? else {
@@ -174,22 +197,34 @@ impl Uring {
 
     /// Ends one direction. If that cannot be said for want of a descriptor, the connection is lost.
     pub(super) fn end(&mut self, socket: &Socket, how: Shutdown) {
-        match (socket.direct(), socket.place()) {
-            (Some(_), Some(index)) => match self.lend(index) {
+        match socket.direct_place() {
+            Some(index) => match self.lend(index) {
                 Ok(fd) => socket::shut_down(fd.as_fd(), how),
                 Err(error) => {
                     self.places.get_mut(index).error = error.raw_os_error().unwrap_or(libc::EMFILE);
                     self.note(index);
                 }
             },
-            _ => socket::shut_down(socket.fd(), how),
+            None => socket::shut_down(socket.fd(), how),
         }
     }
 
     /// What a connection without a descriptor is called: no number that the kernel gives, and no other connection's.
-    pub(super) fn direct_number(&self, socket: &Socket) -> u64 {
-        let slot = socket.place().unwrap_or_default();
+    pub(super) fn direct_number(&self, slot: u32) -> u64 {
         (self.others.raw_fd() as u64 + 1) * SLOTS_MAX + u64::from(slot)
+    }
+
+    /// Who is at the other end of a connection without a descriptor, or was.
+    pub(super) fn direct_peer(&self, slot: u32) -> Option<PeerAddress> {
+        self.ends.get(&slot).map(|ends| PeerAddress::Tcp(ends.there))
+    }
+
+    /// What a connection without a descriptor is called in a list.
+    pub(super) fn direct_name(&self, slot: u32) -> Name {
+        let number = self.direct_number(slot);
+        self.ends
+            .get(&slot)
+            .map_or_else(Name::default, |ends| Name::of_direct(number, *ends))
     }
 }
 

@@ -67,8 +67,8 @@ impl Uring {
             self.close(socket);
             return Err(ErrorKind::TimedOut.into());
         }
-        if socket.direct().is_some() {
-            match self.lend(index) {
+        if socket.direct_place().is_some() {
+            match self.descriptor_to_leave(index) {
                 Ok(fd) => socket.give_descriptor(fd),
                 Err(error) => {
                     self.close(socket);

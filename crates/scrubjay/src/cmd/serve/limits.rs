@@ -3,11 +3,41 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use scrubjay_io::driver::choice;
 use scrubjay_io::process;
-use scrubjay_server::options::Options;
+use scrubjay_server::options::{EXIT_OS, OptionError, Options};
 use scrubjay_server::service::Shared;
 
 use crate::log;
+
+/// Makes room for the connections that `-c` allows and `others`: as open files of the process where so many are allowed, else in
+/// io_uring's slots as well.
+///
+/// # Errors
+/// There is not so much room; nothing was changed but the process's own limit, which is at its highest then.
+pub fn settle_files(options: &Options, others: u64) -> Result<(), OptionError> {
+    let wanted = options.conn_limit as u64 + others;
+    if process::raise_open_files(choice::files_with_room(wanted)).is_ok() {
+        return Ok(());
+    }
+    let files = process::raise_open_files_to_the_most();
+    if wanted <= files {
+        return Ok(());
+    }
+    let most = choice::files_max(options.io_driver, options.threads, files);
+    if wanted <= most {
+        return Ok(());
+    }
+    let connections = most.saturating_sub(others);
+    Err(OptionError {
+        message: format!(
+            "-c {}: this process may open {files} files (ulimit -n), and have {connections} connections with -t {}; lower -c, \
+             raise ulimit -n, or raise -t where io_uring can be used",
+            options.conn_limit, options.threads
+        ),
+        exit: EXIT_OS,
+    })
+}
 
 /// Raises the limit of what may be locked into RAM as far as it is allowed (`-k`), while that may still be done as root.
 pub fn settle_locked_bytes(options: &Options) {
