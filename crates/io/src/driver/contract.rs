@@ -581,21 +581,25 @@ fn datagrams_are_reported_until_received(driver: impl Real) {
 
 #[test]
 fn unix_sockets_work_by_io_uring_too() {
-    let Some(driver) = uring() else { return };
-    let mut bench = Bench::new(driver);
-    let (ours, mut peer) = UnixStream::pair().unwrap();
-    ours.set_nonblocking(true).unwrap();
-    let mut socket = Socket::of(ours.into(), false);
-    bench.driver.add(&mut socket, FIRST).unwrap();
-    let sent = pattern(100_000, 6);
-    std::thread::scope(|scope| {
-        let mut writer = peer.try_clone().unwrap();
-        let sent = &sent;
-        scope.spawn(move || writer.write_all(sent).unwrap());
-        assert!(bench.read_exactly(&socket, FIRST, sent.len()) == *sent);
-    });
-    assert!(bench.write_all(&socket, FIRST, &sent, &mut peer) == sent);
-    bench.driver.close(socket);
+    for driver in uring().into_iter().chain(scarce()) {
+        let mut bench = Bench::new(driver);
+        let (ours, mut peer) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut socket = Socket::of(ours.into(), false);
+        let name = bench.driver.name(&socket);
+        bench.driver.add(&mut socket, FIRST).unwrap();
+        assert_eq!(bench.driver.peer(&socket).unwrap(), PeerAddress::Unix);
+        assert_eq!(bench.driver.name(&socket).here, name.here);
+        let sent = pattern(100_000, 6);
+        std::thread::scope(|scope| {
+            let mut writer = peer.try_clone().unwrap();
+            let sent = &sent;
+            scope.spawn(move || writer.write_all(sent).unwrap());
+            assert!(bench.read_exactly(&socket, FIRST, sent.len()) == *sent);
+        });
+        assert!(bench.write_all(&socket, FIRST, &sent, &mut peer) == sent);
+        bench.driver.close(socket);
+    }
 }
 
 /// Past the test's captured output, for `xtask` to print.

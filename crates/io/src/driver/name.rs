@@ -20,12 +20,16 @@ pub struct Name {
 }
 
 impl Name {
-    /// Of a TCP connection that has no descriptor, by a number that stands for one.
-    pub(super) fn of_direct(number: u64, ends: Ends) -> Name {
+    /// Of a connection that has no descriptor, by a number that stands for one.
+    pub(super) fn of_direct(number: u64, ends: &Ends) -> Name {
+        let (here, there) = match ends {
+            Ends::Tcp { here, there } => (say_internet("tcp", *here), say_internet("tcp", *there)),
+            Ends::Unix(name) => (name.here.clone(), name.there.clone()),
+        };
         Name {
             descriptor: number,
-            here: say_internet("tcp", ends.here),
-            there: say_internet("tcp", ends.there),
+            here,
+            there,
         }
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-use super::PeerAddress;
+use super::{Name, PeerAddress};
 
 mod adopt;
 
@@ -34,11 +34,13 @@ pub struct Socket {
     place: Cell<u32>,
 }
 
-/// Both addresses of a TCP connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ends {
-    pub(super) here: SocketAddr,
-    pub(super) there: SocketAddr,
+/// Where both ends of a connection are.
+#[derive(Debug)]
+pub(super) enum Ends {
+    /// Of a TCP connection.
+    Tcp { here: SocketAddr, there: SocketAddr },
+    /// Of one that has a name only.
+    Unix(Box<Name>),
 }
 
 impl Socket {
@@ -82,14 +84,14 @@ impl Socket {
         self.place().filter(|_| self.fd.is_none())
     }
 
-    /// Both addresses, where it is a TCP connection whose other end is there.
+    /// Both addresses, if the other end is there.
     pub(super) fn ends(&self) -> Option<Ends> {
         if !self.is_tcp {
-            return None;
+            return Some(Ends::Unix(Box::new(Name::of(self.fd(), "tcp"))));
         }
         let here = rustix::net::getsockname(self.fd()).ok()?;
         let there = rustix::net::getpeername(self.fd()).ok()??;
-        Some(Ends {
+        Some(Ends::Tcp {
             here: here.try_into().ok()?,
             there: there.try_into().ok()?,
         })

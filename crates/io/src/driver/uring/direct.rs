@@ -13,7 +13,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::place::Facts;
 use super::ring::{Kind, Tag};
-use super::{Name, PeerAddress, Socket, Uring, socket};
+use super::{Ends, Name, PeerAddress, Socket, Uring, socket};
 
 /// Most slots of a ring: what the kernel takes.
 const SLOTS_MAX: u64 = 1 << 20;
@@ -216,7 +216,10 @@ impl Uring {
 
     /// Who is at the other end of a connection without a descriptor, or was.
     pub(super) fn direct_peer(&self, slot: u32) -> Option<PeerAddress> {
-        self.ends.get(&slot).map(|ends| PeerAddress::Tcp(ends.there))
+        self.ends.get(&slot).map(|ends| match ends {
+            Ends::Tcp { there, .. } => PeerAddress::Tcp(*there),
+            Ends::Unix(_) => PeerAddress::Unix,
+        })
     }
 
     /// What a connection without a descriptor is called in a list.
@@ -224,7 +227,7 @@ impl Uring {
         let number = self.direct_number(slot);
         self.ends
             .get(&slot)
-            .map_or_else(Name::default, |ends| Name::of_direct(number, *ends))
+            .map_or_else(Name::default, |ends| Name::of_direct(number, ends))
     }
 }
 
