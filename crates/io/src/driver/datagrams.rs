@@ -216,7 +216,7 @@ impl Socket {
             let nobody = (0, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
             let from = addresses[slot].get();
             let (len, from) = from.map_or(nobody, |from| (header.msg_len as usize, from));
-            let piece_len = lens[slot].get(header.msg_hdr.msg_controllen as usize);
+            let piece_len = lens[slot].get(header.msg_hdr.msg_controllen as _);
             inbox.add(slot, len, piece_len, from);
         }
         Ok(())

@@ -160,6 +160,20 @@ fn servers_are_started_and_take_turns_beside_the_floor() {
     );
     let udp = one_run(&["--server", &memcached], "--listen udp --requests 500");
     assert_eq!(round(&udp)["misses"], 500);
+    for way in [
+        "",
+        "--protocol meta",
+        "--protocol binary",
+        "--multiget 5",
+        "--value-size 3000",
+    ] {
+        let line = format!("--listen udp --fill --expect-hits --requests 500 --pipeline 16 --rounds 1 {way}");
+        let udp = one_run(&["--server", own, "--vs", &memcached], &line);
+        assert_eq!(round(&udp)["lost"].as_u64().unwrap_or(0), 0, "{way}");
+        let line = line.replace("--expect-hits", "--floor");
+        let udp = one_run(&["--server", own], &line);
+        assert_eq!(udp[0]["servers"][1]["rounds"][0]["hits"], 500, "{way}");
+    }
     // What is due is answered or told to be late.
     let paced = one_run(&["--server", &memcached], "--rate 500 --duration 1");
     let counts = ["requests", "unsent"].map(|name| round(&paced)[name].as_f64().unwrap_or(0.0));
