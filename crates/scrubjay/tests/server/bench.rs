@@ -1,7 +1,7 @@
 //! `scrubjay bench` against running servers, and against ones that behave badly.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::process::Output;
 
 use serde_json::Value;
@@ -262,6 +262,51 @@ fn what_goes_wrong_is_told_and_ends_the_run() {
     check("--server udp://127.0.0.1:1 --mix set=1", 2, &["gets only"]);
     check("--sweep", 2, &["leave out --rate, --requests"]);
     check("--protocol http", 1, &["invalid value 'http'"]);
+}
+
+/// A server of UDP that takes requests by `batch`, never answers the first, and others in the wrong order, twice, cut into two
+/// and with what nobody asked for between them.
+fn confused(batch: usize) -> String {
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
+    let address = socket.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        let mut input = [0; 100];
+        while let Ok((_, from)) = socket.recv_from(&mut input) {
+            asked.push([input[0], input[1]]);
+            if asked.len() < batch {
+                continue;
+            }
+            for [high, low] in asked.drain(..).skip(1).rev() {
+                let stranger = [high ^ 0x80, low, 0, 0, 0, 1, 0, 0].to_vec();
+                let part = |number: u8, text: &[u8]| [&[high, low, 0, number, 0, 2, 0, 0], text].concat();
+                let (start, end) = (part(0, b"EN"), part(1, b"D\r\n"));
+                for datagram in [
+                    &stranger,
+                    &end,
+                    &end,
+                    &b"short".to_vec(),
+                    &start,
+                    &start,
+                    &stranger,
+                ] {
+                    socket.send_to(datagram, from).expect("sent");
+                }
+            }
+        }
+    });
+    format!("udp://{address}")
+}
+
+#[test]
+fn over_udp_replies_are_known_by_their_numbers_and_lost_ones_given_up_alone() {
+    let line = format!(
+        "bench --server {} --pid 1 --connections 1 --pipeline 4 --requests 12 --timeout 0.2 --json",
+        confused(4)
+    );
+    let phases = phases(&run(&line), &line);
+    let counts = ["lost", "misses", "requests"].map(|name| round(&phases)[name].as_f64());
+    assert_eq!(counts, [Some(3.0), Some(9.0), Some(9.0)]);
 }
 
 /// A command line of encrypted load.
