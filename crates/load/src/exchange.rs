@@ -61,12 +61,21 @@ pub struct Waiting {
     pub key: u64,
     /// When it was to be sent, in the caller's nanoseconds.
     pub at: u64,
+    /// Its place among all that was ever asked; the binary protocol's opaque.
+    number: u32,
     /// The usual outcome is not told: it follows from the reply that closes the group.
     quiet: bool,
     /// The last of a group.
     closes: bool,
     /// It had its reply, and only the closing one is missing.
     answered: bool,
+}
+
+impl Waiting {
+    /// Whether it is the last row of its request.
+    fn ends_unit(&self) -> bool {
+        self.closes || !self.quiet
+    }
 }
 
 /// What is the same for all connections of a load.
@@ -87,8 +96,8 @@ pub struct Exchange {
     waiting: VecDeque<Waiting>,
     /// Requests in flight, a group being one.
     units: usize,
-    /// Number of the first row that waits; the binary protocol's opaque.
-    first: u32,
+    /// Number of the row that comes next.
+    next: u32,
     /// Room to render a key in.
     key: Vec<u8>,
 }
@@ -100,7 +109,7 @@ impl Exchange {
             terms,
             waiting: VecDeque::new(),
             units: 0,
-            first: 0,
+            next: 0,
             key: Vec::new(),
         }
     }
@@ -115,16 +124,26 @@ impl Exchange {
         self.waiting.iter()
     }
 
-    /// Forgets all that waits: its replies will not come.
-    pub fn forget(&mut self) {
-        self.first = self.first.wrapping_add(self.waiting.len() as u32);
-        self.waiting.clear();
-        self.units = 0;
+    /// Forgets the oldest request in flight, whose reply will not come, and returns how many keys that were.
+    pub fn forget_first(&mut self) -> usize {
+        let Some(end) = self.ends().next() else {
+            return 0;
+        };
+        self.waiting.drain(..end);
+        self.units -= 1;
+        end
+    }
+
+    /// Where each request in flight ends among the rows.
+    fn ends(&self) -> impl Iterator<Item = usize> {
+        let rows = self.waiting.iter().enumerate();
+        rows.filter(|(_, row)| row.ends_unit())
+            .map(|(index, _)| index + 1)
     }
 
     /// Asks for the values of `keys`, one at least, together.
     pub fn get(&mut self, keys: &[u64], at: u64, out: &mut Vec<u8>) {
-        let opaque = self.next_opaque();
+        let opaque = self.next;
         match self.terms.protocol {
             Protocol::Text => text::append_get(&self.terms, keys, out),
             Protocol::Meta => meta::append_get(&self.terms, keys, out),
@@ -146,7 +165,7 @@ impl Exchange {
 
     /// Deletes `key`.
     pub fn delete(&mut self, key: u64, at: u64, out: &mut Vec<u8>) {
-        let opaque = self.next_opaque();
+        let opaque = self.next;
         match self.terms.protocol {
             Protocol::Text => text::append_delete(&self.terms, key, out),
             Protocol::Meta => meta::append_delete(&self.terms, key, out),
@@ -165,12 +184,12 @@ impl Exchange {
         match self.terms.protocol {
             Protocol::Text => text::append_close(out),
             Protocol::Meta => meta::append_close(out),
-            Protocol::Binary => binary::append_close(self.next_opaque().wrapping_sub(1), out),
+            Protocol::Binary => binary::append_close(self.next.wrapping_sub(1), out),
         }
     }
 
     fn append_set(&mut self, key: u64, version: u32, quiet: bool, out: &mut Vec<u8>) {
-        let opaque = self.next_opaque();
+        let opaque = self.next;
         match self.terms.protocol {
             Protocol::Text => text::append_set(&self.terms, key, version, quiet, out),
             Protocol::Meta => meta::append_set(&self.terms, key, version, quiet, out),
@@ -180,21 +199,19 @@ impl Exchange {
         }
     }
 
-    /// The opaque of the request that comes next.
-    fn next_opaque(&self) -> u32 {
-        self.first.wrapping_add(self.waiting.len() as u32)
-    }
-
     fn wait_for(&mut self, verb: Verb, key: u64, at: u64, quiet: bool, closes: bool) {
-        self.units += usize::from(closes || !quiet);
-        self.waiting.push_back(Waiting {
+        let row = Waiting {
             verb,
             key,
             at,
+            number: self.next,
             quiet,
             closes,
             answered: false,
-        });
+        };
+        self.units += usize::from(row.ends_unit());
+        self.next = self.next.wrapping_add(1);
+        self.waiting.push_back(row);
     }
 
     /// Takes as many replies as there are whole ones, calls `note` with each request and what became of it, and returns the
@@ -222,14 +239,43 @@ impl Exchange {
         Ok(used)
     }
 
+    /// Takes a message of the reply to one request in flight, whichever: the oldest is at `place` 0. It is the oldest from then
+    /// on, or was answered, of which it returns whether that is so: memcached sends each value of several as a message.
+    ///
+    /// # Errors
+    /// As of [`take`](Exchange::take), or something in it is not whole or of another request.
+    ///
+    /// # Panics
+    /// If there is no such request.
+    pub fn take_one(
+        &mut self,
+        place: usize,
+        reply: &[u8],
+        note: impl FnMut(&Waiting, Outcome<'_>),
+    ) -> Result<bool, String> {
+        assert!(place < self.units, "the caller knows what is in flight");
+        if place > 0 {
+            let mut ends = self.ends().skip(place - 1);
+            let start = ends.next().unwrap_or_default();
+            let end = ends.next().unwrap_or(start);
+            drop(ends);
+            self.waiting.make_contiguous()[..end].rotate_right(end - start);
+        }
+        let before = self.units;
+        let is_whole = self.take(reply, note)? == reply.len();
+        match before - self.units {
+            answered @ (0 | 1) if is_whole => Ok(answered == 1),
+            _ => Err(unexpected(reply)),
+        }
+    }
+
     fn front(&self) -> Result<Waiting, String> {
         let front = self.waiting.front().copied();
         front.ok_or_else(|| "the server sent a reply that nothing was asked for".to_owned())
     }
 
     fn pop(&mut self, front: &Waiting) {
-        self.units -= usize::from(front.closes || !front.quiet);
-        self.first = self.first.wrapping_add(1);
+        self.units -= usize::from(front.ends_unit());
         self.waiting.pop_front();
     }
 

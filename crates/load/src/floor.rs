@@ -3,16 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::sync::mpsc::sync_channel;
 
 use scrubjay_io::clock::Clock;
+use scrubjay_io::driver::datagrams::{self, Inbox, Outbox};
 use scrubjay_io::driver::epoll::Epoll;
-use scrubjay_io::driver::{Driver, Ready};
-use scrubjay_io::driver::{Listener, Socket};
+use scrubjay_io::driver::{Driver, Listener, Ready, Socket};
 use scrubjay_io::thread::{id, spawn, stay_on};
 use scrubjay_io::usage::Whose;
 
+use crate::datagrams::FRAME_LEN;
 use crate::transport::Address;
+
+/// Longest payload of a datagram that is sent: as the servers'.
+const PART_LEN_MAX: usize = 1_400 - FRAME_LEN;
 
 /// Most bytes received at once.
 const ROOM: usize = 64 << 10;
@@ -26,27 +31,85 @@ struct Client {
     output: Vec<u8>,
 }
 
-/// Serves on a free port, on a thread of its own that stays on `cores`, until the process ends. Every value has `value_len`
+/// Where it serves.
+enum Place {
+    Tcp(Listener),
+    Udp(Box<datagrams::Socket>),
+}
+
+/// Serves on a free port, by UDP or TCP, on a thread of its own that stays on `cores`, until the process ends. Every value has `value_len`
 /// bytes. Returns where, and whose time it takes.
 ///
 /// # Errors
 /// No port, no thread, or none of the cores.
-pub fn start(value_len: u32, cores: Option<Vec<usize>>) -> io::Result<(Address, Whose)> {
-    let listener = Listener::tcp(([127, 0, 0, 1], 0).into(), 1024)?;
-    let address = listener.address().ok_or(io::ErrorKind::AddrNotAvailable)?;
+pub fn start(value_len: u32, by_udp: bool, cores: Option<Vec<usize>>) -> io::Result<(Address, Whose)> {
+    let any = ([127, 0, 0, 1], 0).into();
+    let (place, address) = if by_udp {
+        let socket = datagrams::Socket::group(any, 1)?.remove(0);
+        let address = Address::Udp(socket.address()?);
+        (Place::Udp(Box::new(socket)), address)
+    } else {
+        let listener = Listener::tcp(any, 1024)?;
+        let address = listener.address().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        (Place::Tcp(listener), Address::Tcp(address))
+    };
     let (sender, receiver) = sync_channel(1);
     spawn("floor", move || {
         let pinned = cores.map_or(Ok(()), |cores| stay_on(&cores));
         // Who asked is waiting.
         let _ = sender.send(pinned.map(|()| id()));
-        if let Err(why) = serve(&listener, &vec![b'v'; value_len as usize]) {
+        let value = vec![b'v'; value_len as usize];
+        let served = match place {
+            Place::Tcp(listener) => serve(&listener, &value),
+            Place::Udp(socket) => serve_datagrams(*socket, &value),
+        };
+        if let Err(why) = served {
             eprintln!("scrubjay bench: the floor stopped: {why}");
         }
     })?;
     let thread = receiver
         .recv()
         .map_err(|_| io::Error::other("the floor did not start"))??;
-    Ok((Address::Tcp(address), Whose::Thread(thread)))
+    Ok((address, Whose::Thread(thread)))
+}
+
+fn serve_datagrams(mut socket: datagrams::Socket, value: &[u8]) -> io::Result<()> {
+    let mut driver = Epoll::new(Clock::start())?;
+    driver.add_datagrams(&socket, LISTENER)?;
+    let (mut inbox, mut outbox) = (Inbox::default(), Outbox::default());
+    let (mut ready, mut reply) = (Vec::new(), Vec::new());
+    loop {
+        driver.wait(None, &mut ready)?;
+        // An error is of one datagram, which is lost; the inbox is empty then.
+        let _ = driver.receive(&mut socket, &mut inbox);
+        for index in 0..inbox.len() {
+            let (datagram, peer) = inbox.get(index);
+            let Some((frame, requests)) = datagram.split_first_chunk::<FRAME_LEN>() else {
+                continue;
+            };
+            append_replies(requests, value, &mut reply);
+            if outbox.is_full() {
+                driver.send(&mut socket, &mut outbox);
+            }
+            append_parts(frame, &reply, peer, &mut outbox);
+            reply.clear();
+        }
+        driver.send(&mut socket, &mut outbox);
+    }
+}
+
+/// Cuts a reply into numbered datagrams.
+fn append_parts(frame: &[u8; FRAME_LEN], reply: &[u8], peer: SocketAddr, outbox: &mut Outbox) {
+    let parts = reply.chunks(PART_LEN_MAX);
+    let total = (parts.len() as u16).to_be_bytes();
+    for (number, part) in parts.enumerate() {
+        let bytes = outbox.bytes();
+        for half in [[frame[0], frame[1]], (number as u16).to_be_bytes(), total, [0; 2]] {
+            bytes.extend_from_slice(&half);
+        }
+        bytes.extend_from_slice(part);
+        outbox.finish(peer);
+    }
 }
 
 fn serve(listener: &Listener, value: &[u8]) -> io::Result<()> {
@@ -224,9 +287,38 @@ fn append_binary(input: &[u8], value: &[u8], out: &mut Vec<u8>) -> Option<usize>
 mod tests {
     use std::sync::Arc;
 
-    use super::append_replies;
+    use scrubjay_io::driver::datagrams::Outbox;
+
+    use super::{PART_LEN_MAX, append_parts, append_replies};
     use crate::exchange::{Exchange, Outcome, Protocol, Terms};
     use crate::item::{Amount, Items};
+
+    #[test]
+    fn replies_are_cut_into_numbered_datagrams() {
+        let check = |len: usize, expected: &[usize]| {
+            let reply: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            let mut outbox = Outbox::default();
+            append_parts(
+                &[1, 2, 0, 0, 0, 1, 0, 0],
+                &reply,
+                ([127, 0, 0, 1], 9).into(),
+                &mut outbox,
+            );
+            let mut whole = Vec::new();
+            let mut lens = Vec::new();
+            for (number, (datagram, _)) in outbox.iter().enumerate() {
+                let frame = [1, 2, 0, number as u8, 0, expected.len() as u8, 0, 0];
+                assert_eq!(datagram[..8], frame);
+                whole.extend_from_slice(&datagram[8..]);
+                lens.push(datagram.len() - 8);
+            }
+            assert_eq!((&lens[..], whole), (expected, reply));
+        };
+        check(0, &[]);
+        check(100, &[100]);
+        check(PART_LEN_MAX, &[PART_LEN_MAX]);
+        check(3_000, &[PART_LEN_MAX, PART_LEN_MAX, 216]);
+    }
 
     #[test]
     fn every_request_of_the_load_is_answered_as_a_hit() {

@@ -3,10 +3,12 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use scrubjay_io::driver::{Driver, Interest, Socket};
+use scrubjay_io::driver::Interest;
+use scrubjay_io::driver::datagrams::Inbox;
 
+use crate::datagrams::Datagrams;
 use crate::exchange::{Exchange, Outcome, Terms, Waiting};
-use crate::transport::{Transport, advice};
+use crate::transport::{Room, Sockets, Transport, advice};
 
 /// A connection with its requests.
 #[derive(Debug)]
@@ -45,13 +47,9 @@ impl Lane {
     }
 
     /// Goes by this connection from now on, and has the driver report it.
-    pub(crate) fn open(
-        &mut self,
-        mut transport: Transport,
-        driver: &mut impl Driver<Socket = Socket>,
-    ) -> Result<(), String> {
+    pub(crate) fn open(&mut self, mut transport: Transport, driver: &mut impl Sockets) -> Result<(), String> {
         self.interest = Interest::Read;
-        let added = driver.add(transport.socket_mut(), self.token);
+        let added = transport.watch(driver, self.token);
         self.transport = Some(transport);
         added.map_err(|why| format!("a connection cannot be watched: {why}"))
     }
@@ -72,18 +70,28 @@ impl Lane {
         matches!(self.transport, Some(Transport::Datagrams(_)))
     }
 
-    /// Gives up what is in flight and returns how many keys that were.
-    pub(crate) fn give_up(&mut self) -> u64 {
-        let lost = self.exchange.waiting().count() as u64;
-        self.exchange.forget();
-        self.input.clear();
-        self.output.clear();
-        self.sent = 0;
+    /// Gives up what was sent until that moment and is not answered, and returns how many keys that were.
+    pub(crate) fn give_up(&mut self, until: u64) -> u64 {
+        let Some(Transport::Datagrams(datagrams)) = &mut self.transport else {
+            return 0;
+        };
+        let mut lost = 0;
+        while datagrams.give_up(until) {
+            lost += self.exchange.forget_first() as u64;
+        }
         lost
     }
 
+    /// What was put into the output is a request; over UDP a datagram of its own, sent as of now.
+    pub(crate) fn end_request(&mut self, now: u64) {
+        if let Some(Transport::Datagrams(datagrams)) = &mut self.transport {
+            datagrams.push(&self.output, now);
+            self.output.clear();
+        }
+    }
+
     /// Sends what there is to send, as far as it is taken.
-    pub(crate) fn send(&mut self, driver: &mut impl Driver<Socket = Socket>) -> Result<(), String> {
+    pub(crate) fn send(&mut self, driver: &mut impl Sockets) -> Result<(), String> {
         let Some(transport) = &mut self.transport else {
             return Ok(());
         };
@@ -107,7 +115,7 @@ impl Lane {
         };
         if interest != self.interest {
             self.interest = interest;
-            let changed = driver.change(transport.socket(), self.token, interest);
+            let changed = transport.change(driver, self.token, interest);
             changed.map_err(|why| format!("a connection cannot be watched: {why}"))?;
         }
         Ok(())
@@ -117,8 +125,8 @@ impl Lane {
     /// were there.
     pub(crate) fn receive(
         &mut self,
-        driver: &mut impl Driver<Socket = Socket>,
-        room: &mut [u8],
+        driver: &mut impl Sockets,
+        room: &mut Room,
         note: impl FnMut(&Waiting, Outcome<'_>),
     ) -> Result<usize, String> {
         let Some(transport) = &mut self.transport else {
@@ -137,11 +145,15 @@ impl Lane {
             }
             Err(error) => return Err(self.lost(&error)),
         };
+        if let Some(Transport::Datagrams(datagrams)) = &mut self.transport {
+            return take_replies(datagrams, &room.inbox, &mut self.exchange, note);
+        }
+        let received = &room.bytes[..len];
         if self.input.is_empty() {
-            let used = self.exchange.take(&room[..len], note)?;
-            self.input.extend_from_slice(&room[used..len]);
+            let used = self.exchange.take(received, note)?;
+            self.input.extend_from_slice(&received[used..]);
         } else {
-            self.input.extend_from_slice(&room[..len]);
+            self.input.extend_from_slice(received);
             let used = self.exchange.take(&self.input, note)?;
             self.input.drain(..used);
         }
@@ -155,4 +167,24 @@ impl Lane {
             advice(error)
         )
     }
+}
+
+/// Takes the replies that the datagrams in `inbox` complete, and returns their bytes.
+fn take_replies(
+    datagrams: &mut Datagrams,
+    inbox: &Inbox,
+    exchange: &mut Exchange,
+    mut note: impl FnMut(&Waiting, Outcome<'_>),
+) -> Result<usize, String> {
+    let mut len = 0;
+    for index in 0..inbox.len() {
+        let (datagram, _) = inbox.get(index);
+        if let Some((place, reply)) = datagrams.take(datagram) {
+            len += reply.len();
+            if exchange.take_one(place, reply, &mut note)? {
+                datagrams.end();
+            }
+        }
+    }
+    Ok(len)
 }

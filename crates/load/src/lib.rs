@@ -4,6 +4,7 @@
 //! back can be told right or wrong; [`source`] draws what is asked. [`run`] puts it on a server's sockets and counts.
 //! What is measured in which order, and how it is printed, is for the command above.
 
+mod datagrams;
 pub mod exchange;
 pub mod floor;
 pub mod item;

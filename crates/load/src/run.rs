@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::choice::{self, Drivers, Kind};
-use scrubjay_io::driver::{Driver, Socket};
 use scrubjay_io::syscalls::Syscalls;
 use scrubjay_io::thread::{Bell, run_beside};
 use scrubjay_io::usage::{Usage, Whose};
@@ -15,7 +14,7 @@ use crate::exchange::Terms;
 use crate::source::{Plan, Source};
 use crate::tally::Tally;
 use crate::thread::{Common, Done, LoadThread, Manner, Window};
-use crate::transport::{Address, Route, Transport};
+use crate::transport::{Address, Route, Sockets, Transport};
 
 /// How often who watches is told of progress.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -179,7 +178,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Runs a thread for each driver, on its share of the connections, and watches.
-    fn threads<D: Driver<Socket = Socket> + Send>(
+    fn threads<D: Sockets + Send>(
         &self,
         drivers: Vec<D>,
         mut transports: Vec<Option<Transport>>,

@@ -96,10 +96,7 @@ impl Server {
 
     fn wait_until_it_listens(&mut self) -> Result<(), String> {
         // UDP itself does not tell; such a server takes TCP too.
-        let address = match &self.address {
-            Address::Udp(address) => Address::Tcp(*address),
-            address => address.clone(),
-        };
+        let address = self.address.in_order();
         let mut waited = Duration::ZERO;
         // A handshake is not needed to know.
         let route = Route { address, tls: None };

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use scrubjay_io::clock::Clock;
-use scrubjay_io::driver::{Driver, Ready, Socket};
+use scrubjay_io::driver::Ready;
 
 use crate::exchange::{Outcome, Terms, Verb};
 use crate::lane::Lane;
 use crate::source::Source;
 use crate::tally::Tally;
-use crate::transport::{ROOM, Route, Transport};
+use crate::transport::{Room, Route, Sockets, Transport};
 
 /// How often a thread looks at what is not urgent, in nanoseconds.
 const TICK: u64 = 50_000_000;
@@ -110,7 +110,7 @@ pub(crate) struct LoadThread<D> {
     last: u64,
 }
 
-impl<D: Driver<Socket = Socket>> LoadThread<D> {
+impl<D: Sockets> LoadThread<D> {
     pub(crate) fn new(
         mut driver: D,
         transports: Vec<Option<Transport>>,
@@ -186,7 +186,7 @@ impl<D: Driver<Socket = Socket>> LoadThread<D> {
 
     fn turn_until_done(&mut self) -> Result<(), String> {
         let mut ready: Vec<Ready> = Vec::new();
-        let mut room = vec![0; ROOM];
+        let mut room = Room::new(self.manner.pipeline);
         loop {
             let now = self.clock.now().nanos();
             self.look_at_the_time(now);
@@ -270,7 +270,7 @@ impl<D: Driver<Socket = Socket>> LoadThread<D> {
             let Some(index) = self.free.pop_front() else {
                 break;
             };
-            if !self.ask(index, due) {
+            if !self.ask(index, due, now) {
                 self.exhaust();
                 break;
             }
@@ -309,7 +309,7 @@ impl<D: Driver<Socket = Socket>> LoadThread<D> {
                 if self.lanes[index].output.len() > OUTPUT_MAX {
                     break;
                 }
-                if !self.ask(index, now) {
+                if !self.ask(index, now, now) {
                     self.exhaust();
                     break;
                 }
@@ -331,8 +331,8 @@ impl<D: Driver<Socket = Socket>> LoadThread<D> {
         lane.send(&mut self.driver)
     }
 
-    /// Puts one request on a lane, as of the moment `at`; `false` if there is none left.
-    fn ask(&mut self, index: usize, at: u64) -> bool {
+    /// Puts one request on a lane, as of the moment `at`, to be sent now; `false` if there is none left.
+    fn ask(&mut self, index: usize, at: u64, now: u64) -> bool {
         let Some(verb) = self.source.draw(&mut self.keys) else {
             return false;
         };
@@ -349,10 +349,11 @@ impl<D: Driver<Socket = Socket>> LoadThread<D> {
                 }
             }
         }
+        self.lanes[index].end_request(now);
         true
     }
 
-    fn receive(&mut self, index: usize, room: &mut [u8]) -> Result<(), String> {
+    fn receive(&mut self, index: usize, room: &mut Room) -> Result<(), String> {
         let (clock, window, tally) = (self.clock, self.window, &mut self.tally);
         let is_paced = self.manner.pace.is_some();
         let (refill, absent) = (self.manner.refill, &mut self.absent);
@@ -419,24 +420,35 @@ impl<D: Driver<Socket = Socket>> LoadThread<D> {
         self.published = (requests, hits);
         let patience = u64::try_from(self.manner.patience.as_nanos()).unwrap_or(u64::MAX);
         for index in 0..self.lanes.len() {
-            let lane = &mut self.lanes[index];
-            if lane.exchange.units() == 0 || now.saturating_sub(lane.moved) < patience {
-                continue;
-            }
-            if !lane.is_lossy() {
+            let lane = &self.lanes[index];
+            if lane.is_lossy() {
+                self.give_up(index, now, patience)?;
+            } else if lane.exchange.units() > 0 && now.saturating_sub(lane.moved) >= patience {
                 return Err(format!(
                     "no answer for {} s with {} requests in flight on a connection; --timeout allows more",
                     self.manner.patience.as_secs_f64(),
                     lane.exchange.waiting().count()
                 ));
             }
-            self.tally.lost += lane.give_up();
-            if self.manner.pace.is_none() {
-                self.ask_next(index, now)?;
-            } else if !lane.is_listed {
+        }
+        Ok(())
+    }
+
+    /// What a lane that loses has waited for long enough is lost, and other requests take its place.
+    fn give_up(&mut self, index: usize, now: u64, patience: u64) -> Result<(), String> {
+        let lane = &mut self.lanes[index];
+        let lost = now.checked_sub(patience).map_or(0, |until| lane.give_up(until));
+        if lost == 0 {
+            return Ok(());
+        }
+        self.tally.lost += lost;
+        if self.manner.pace.is_some() {
+            if !lane.is_listed {
                 lane.is_listed = true;
                 self.free.push_back(index);
             }
+        } else if lane.exchange.units() == 0 {
+            self.ask_next(index, now)?;
         }
         Ok(())
     }

@@ -7,19 +7,40 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use scrubjay_io::clock::Clock;
-use scrubjay_io::driver::Driver;
-use scrubjay_io::driver::Socket;
+use scrubjay_io::driver::datagrams::{self, Inbox};
 use scrubjay_io::driver::epoll::Epoll;
+use scrubjay_io::driver::{Driver, Interest, Socket};
 use scrubjay_tls::{Client, ClientSession};
 
-/// Bytes before the payload of each datagram. Source: memcached doc/protocol.txt, "UDP protocol".
-const FRAME_LEN: usize = 8;
+use crate::datagrams::Datagrams;
 
 /// Most bytes received at once.
-pub(crate) const ROOM: usize = 256 << 10;
+const ROOM: usize = 256 << 10;
 
-/// Longest datagram.
-const DATAGRAM_LEN_MAX: usize = 64 << 10;
+/// A driver of this machine's sockets.
+pub(crate) trait Sockets: Driver<Socket = Socket, Datagrams = datagrams::Socket> {}
+
+impl<D: Driver<Socket = Socket, Datagrams = datagrams::Socket>> Sockets for D {}
+
+/// Where a thread's connections receive, one after the other.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Bytes in order.
+    pub(crate) bytes: Vec<u8>,
+    /// Datagrams.
+    pub(crate) inbox: Inbox,
+}
+
+impl Room {
+    /// With so many requests in flight on a connection.
+    pub(crate) fn new(pipeline: usize) -> Room {
+        Room {
+            bytes: vec![0; ROOM],
+            // A call that has all that can come at once does not ask for more.
+            inbox: Inbox::for_messages(pipeline),
+        }
+    }
+}
 
 /// A server's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +71,21 @@ impl Address {
     }
 
     /// Opens a connection. An error names the address and says what to look at.
-    fn connect(&self, patience: Duration) -> Result<Socket, String> {
-        let socket = match self {
-            Address::Tcp(address) => Socket::connect_tcp(*address, patience),
-            Address::Unix(path) => Socket::connect_unix(path, patience),
-            Address::Udp(address) => Socket::connect_udp(*address),
+    fn connect(&self, patience: Duration) -> Result<Transport, String> {
+        let transport = match self {
+            Address::Tcp(address) => Socket::connect_tcp(*address, patience).map(Transport::Stream),
+            Address::Unix(path) => Socket::connect_unix(path, patience).map(Transport::Stream),
+            Address::Udp(address) => Datagrams::connect(*address).map(Transport::Datagrams),
         };
-        socket.map_err(|why| format!("{self}: {why}; is a server listening there?"))
+        transport.map_err(|why| format!("{self}: {why}; is a server listening there?"))
+    }
+
+    /// Where the same server takes what goes in order: a server of UDP listens by TCP at the same port.
+    pub fn in_order(&self) -> Address {
+        match self {
+            Address::Udp(address) => Address::Tcp(*address),
+            address => address.clone(),
+        }
     }
 }
 
@@ -94,7 +123,7 @@ impl Route {
         match &self.address {
             Address::Tcp(address) => {
                 let socket = Socket::begin_tcp(*address);
-                self.wrap(socket.map_err(|why| {
+                self.wrap(socket.map(Transport::Stream).map_err(|why| {
                     format!("no further connection: {why}; ask for fewer a second by --rate")
                 })?)
             }
@@ -102,17 +131,11 @@ impl Route {
         }
     }
 
-    fn wrap(&self, socket: Socket) -> Result<Transport, String> {
+    fn wrap(&self, transport: Transport) -> Result<Transport, String> {
         let open = |tls: &Client| tls.open().map_err(|why| format!("no TLS: {why}"));
-        Ok(match (&self.address, &self.tls) {
-            (Address::Udp(_), _) => Transport::Datagrams(Datagrams {
-                socket,
-                id: 0,
-                parts: Vec::new(),
-                room: Vec::new(),
-            }),
-            (_, None) => Transport::Stream(socket),
-            (_, Some(tls)) => Transport::Encrypted(socket, Box::new(open(tls)?)),
+        Ok(match (transport, &self.tls) {
+            (Transport::Stream(socket), Some(tls)) => Transport::Encrypted(socket, Box::new(open(tls)?)),
+            (transport, _) => transport,
         })
     }
 }
@@ -163,47 +186,49 @@ pub enum Transport {
     Stream(Socket),
     /// The same, encrypted.
     Encrypted(Socket, Box<ClientSession>),
-    /// Datagrams that may be lost: one request at a time.
+    /// Datagrams that may be lost: a request each.
     Datagrams(Datagrams),
 }
 
 impl Transport {
-    /// The socket, for a driver to take.
-    pub(crate) fn socket_mut(&mut self) -> &mut Socket {
+    /// Has the driver report it.
+    pub(crate) fn watch(&mut self, driver: &mut impl Sockets, token: u64) -> io::Result<()> {
         match self {
-            Transport::Stream(socket) | Transport::Encrypted(socket, _) => socket,
-            Transport::Datagrams(datagrams) => &mut datagrams.socket,
+            Transport::Stream(socket) | Transport::Encrypted(socket, _) => driver.add(socket, token),
+            Transport::Datagrams(datagrams) => driver.add_datagrams(&datagrams.socket, token),
         }
     }
 
-    /// The socket to wait on.
-    pub(crate) fn socket(&self) -> &Socket {
+    /// Changes what it is reported for. Datagrams are so for reading always: what is sent is taken or lost.
+    pub(crate) fn change(&self, driver: &mut impl Sockets, token: u64, interest: Interest) -> io::Result<()> {
         match self {
-            Transport::Stream(socket) | Transport::Encrypted(socket, _) => socket,
-            Transport::Datagrams(datagrams) => &datagrams.socket,
+            Transport::Stream(socket) | Transport::Encrypted(socket, _) => {
+                driver.change(socket, token, interest)
+            }
+            Transport::Datagrams(_) => Ok(()),
         }
     }
 
     /// Sends of `bytes` as much as is taken now. What is encrypted is taken and sent by turns: while there is something
-    /// [unsent](Transport::has_unsent), this is to be called again.
-    pub(crate) fn send(
-        &mut self,
-        driver: &mut impl Driver<Socket = Socket>,
-        bytes: &[u8],
-    ) -> io::Result<usize> {
+    /// [unsent](Transport::has_unsent), this is to be called again. Datagrams are sent as they were pushed.
+    pub(crate) fn send(&mut self, driver: &mut impl Sockets, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Transport::Stream(socket) => driver.write(socket, &[IoSlice::new(bytes)]),
             Transport::Encrypted(socket, session) if bytes.is_empty() => {
                 session.flush(driver, socket).map(|()| 0)
             }
             Transport::Encrypted(_, session) => session.take(bytes).map(|()| bytes.len()),
-            Transport::Datagrams(datagrams) => datagrams.send(driver, bytes),
+            Transport::Datagrams(datagrams) => datagrams.send(driver).map(|()| bytes.len()),
         }
     }
 
     /// Whether something that was taken is not sent yet.
     pub(crate) fn has_unsent(&self) -> bool {
-        matches!(self, Transport::Encrypted(_, session) if session.has_unsent())
+        match self {
+            Transport::Stream(_) => false,
+            Transport::Encrypted(_, session) => session.has_unsent(),
+            Transport::Datagrams(datagrams) => datagrams.has_unsent(),
+        }
     }
 
     /// Whether it goes on with an earlier connection's session; none if it is not encrypted.
@@ -214,84 +239,24 @@ impl Transport {
         }
     }
 
-    /// Receives what is there into `buffer`, of [`ROOM`]; 0 is the end.
-    pub(crate) fn receive(
-        &mut self,
-        driver: &mut impl Driver<Socket = Socket>,
-        buffer: &mut [u8],
-    ) -> io::Result<usize> {
+    /// Receives what is there into `room` and returns how many bytes, or datagrams; 0 is the end.
+    pub(crate) fn receive(&mut self, driver: &mut impl Sockets, room: &mut Room) -> io::Result<usize> {
         match self {
-            Transport::Stream(socket) => driver.read(socket, buffer),
-            Transport::Encrypted(socket, session) => session.receive(driver, socket, buffer),
-            Transport::Datagrams(datagrams) => datagrams.receive(driver, buffer),
-        }
-    }
-}
-
-/// One request at a time over UDP. A reply's parts may come in any order; those of an earlier request are dropped.
-#[derive(Debug)]
-pub struct Datagrams {
-    socket: Socket,
-    /// Number of the last request.
-    id: u16,
-    /// Parts of its reply.
-    parts: Vec<Option<Vec<u8>>>,
-    /// Room for a datagram.
-    room: Vec<u8>,
-}
-
-impl Datagrams {
-    fn send(&mut self, driver: &mut impl Driver<Socket = Socket>, bytes: &[u8]) -> io::Result<usize> {
-        let id = self.id.wrapping_add(1);
-        let [high, low] = id.to_be_bytes();
-        let frame = [high, low, 0, 0, 0, 1, 0, 0];
-        driver.write(&self.socket, &[IoSlice::new(&frame), IoSlice::new(bytes)])?;
-        self.id = id;
-        self.parts.clear();
-        Ok(bytes.len())
-    }
-
-    fn receive(&mut self, driver: &mut impl Driver<Socket = Socket>, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let mut room = std::mem::take(&mut self.room);
-            room.resize(DATAGRAM_LEN_MAX, 0);
-            let read = driver.read(&self.socket, &mut room);
-            let whole = read.as_ref().ok().and_then(|len| self.add(&room[..*len]));
-            self.room = room;
-            read?;
-            if let Some(payload) = whole {
-                let room = buffer
-                    .get_mut(..payload.len())
-                    .ok_or(io::ErrorKind::InvalidData)?;
-                room.copy_from_slice(&payload);
-                return Ok(payload.len());
+            Transport::Stream(socket) => driver.read(socket, &mut room.bytes),
+            Transport::Encrypted(socket, session) => session.receive(driver, socket, &mut room.bytes),
+            Transport::Datagrams(datagrams) => {
+                driver.receive(&mut datagrams.socket, &mut room.inbox)?;
+                Ok(room.inbox.len())
             }
         }
-    }
-
-    /// Takes a datagram, and gives the whole reply with its last part.
-    fn add(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
-        let (frame, payload) = datagram.split_at_checked(FRAME_LEN)?;
-        let half = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
-        let (number, parts) = (usize::from(half(2)), usize::from(half(4)));
-        if half(0) != self.id || number >= parts {
-            return None;
-        }
-        self.parts.resize(parts, None);
-        self.parts[number] = Some(payload.to_vec());
-        let whole = self.parts.iter().all(Option::is_some);
-        whole.then(|| self.parts.drain(..).flatten().flatten().collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
     use std::path::Path;
 
-    use scrubjay_io::driver::Socket;
-
-    use super::{Address, Datagrams};
+    use super::Address;
 
     #[test]
     fn addresses_are_read_and_what_is_none_is_refused() {
@@ -311,31 +276,5 @@ mod tests {
                 assert!(text.contains('/'), "{text}");
             }
         }
-    }
-
-    #[test]
-    fn parts_of_a_datagram_reply_are_put_in_order_and_strangers_dropped() {
-        let peer = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
-        let socket = Socket::connect_udp(peer.local_addr().expect("its address")).expect("a socket");
-        let mut datagrams = Datagrams {
-            socket,
-            id: 0x0102,
-            parts: Vec::new(),
-            room: Vec::new(),
-        };
-        let part = |id: u8, number: u8, text: &str| {
-            let mut datagram = vec![1, id, 0, number, 0, 2, 0, 0];
-            datagram.extend_from_slice(text.as_bytes());
-            datagram
-        };
-        assert_eq!(datagrams.add(b"short"), None);
-        assert_eq!(datagrams.add(&part(2, 1, "END\r\n")), None);
-        assert_eq!(datagrams.add(&part(1, 0, "old")), None);
-        assert_eq!(datagrams.add(&part(2, 9, "no such part")), None);
-        assert_eq!(
-            datagrams.add(&part(2, 0, "VALUE")),
-            Some(b"VALUEEND\r\n".to_vec())
-        );
-        assert_eq!(datagrams.add(&part(2, 0, "again")), None);
     }
 }

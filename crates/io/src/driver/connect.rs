@@ -1,7 +1,7 @@
 //! The client's side of a socket: connections that are opened here instead of accepted.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -60,22 +60,6 @@ impl Socket {
         }
         rustix::io::ioctl_fionbio(&fd, true)?;
         Ok(Socket::of(fd, false))
-    }
-
-    /// A UDP socket that sends to `address` and receives from it alone; each read and write is one datagram.
-    ///
-    /// # Errors
-    /// No descriptors or ports left. That nobody listens shows with the first read.
-    pub fn connect_udp(address: SocketAddr) -> io::Result<Socket> {
-        let any: SocketAddr = if address.is_ipv4() {
-            (Ipv4Addr::UNSPECIFIED, 0).into()
-        } else {
-            (Ipv6Addr::UNSPECIFIED, 0).into()
-        };
-        let socket = UdpSocket::bind(any)?;
-        socket.connect(address)?;
-        socket.set_nonblocking(true)?;
-        Ok(Socket::of(OwnedFd::from(socket), false))
     }
 }
 

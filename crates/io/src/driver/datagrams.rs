@@ -1,7 +1,8 @@
 //! Datagrams in batches: one system call receives many, one sends many.
 //!
 //! The buffers belong to the caller and are used again; nothing is allocated for a datagram. Equal datagrams to one peer
-//! that lie together are cut by the kernel (UDP_SEGMENT), which costs it one walk instead of many.
+//! that lie together are cut by the kernel (UDP_SEGMENT), and those of one peer are received as one message (UDP_GRO), which
+//! costs it one walk instead of many.
 
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};
@@ -13,14 +14,14 @@ use rustix::net::{SocketType, sockopt};
 
 use super::socket::internet;
 
-/// Datagrams received or sent by one system call.
+/// Messages received or sent by one system call.
 pub const BATCH: usize = 32;
 
 /// Longest datagram that UDP carries, rounded up.
 pub const DATAGRAM_LEN_MAX: usize = 64 << 10;
 
 /// Datagrams that wait to be sent.
-const OUTBOX_MAX: usize = 64;
+const OUTBOX_MAX: usize = 512;
 
 /// Bytes that wait to be sent.
 const OUTBOX_BYTES_MAX: usize = 128 << 10;
@@ -28,6 +29,9 @@ const OUTBOX_BYTES_MAX: usize = 128 << 10;
 /// What the kernel cuts in one go: less than the longest datagram, and not more pieces than it takes.
 const RUN_LEN_MAX: usize = 60_000;
 const RUN_PIECES_MAX: usize = 64;
+
+/// Datagrams that are taken of one message. Kernels put 64 or 128 together; what is beyond is lost, as datagrams may be.
+const PIECES_MAX: usize = 256;
 
 /// Kernel buffers asked for; what it gives is bounded by `net.core.rmem_max` and `net.core.wmem_max`.
 const KERNEL_BUFFER_LEN: usize = 4 << 20;
@@ -38,13 +42,24 @@ pub struct Socket {
     fd: OwnedFd,
     /// Whether the kernel cuts runs for us.
     cuts: bool,
+    /// Whether all it sends goes to one peer, of whom alone it receives.
+    is_connected: bool,
 }
 
 /// Received datagrams.
 #[derive(Debug)]
 pub struct Inbox {
+    /// A slot for each message.
     bytes: Box<[u8]>,
-    arrived: Vec<(usize, SocketAddr)>,
+    arrived: Vec<Arrived>,
+}
+
+/// A received datagram.
+#[derive(Debug)]
+struct Arrived {
+    start: u32,
+    len: u32,
+    from: SocketAddr,
 }
 
 /// Datagrams on their way out, back to back.
@@ -63,13 +78,12 @@ union RawAddress {
     v6: libc::sockaddr_in6,
 }
 
-/// The control message that asks for a run to be cut.
+/// The control message that asks for a run to be cut, or says how long the pieces of a message are.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Cut {
+struct Pieces {
     header: libc::cmsghdr,
-    len: u16,
-    padding: [u8; 6],
+    len: [u8; 8],
 }
 
 impl Socket {
@@ -92,11 +106,40 @@ impl Socket {
             sockopt::set_ipv6_v6only(&fd, true)?;
         }
         sockopt::set_socket_reuseport(&fd, shared)?;
-        // Only asked for: smaller ones lose more under a flood, and nothing else.
-        let _ = sockopt::set_socket_recv_buffer_size(&fd, KERNEL_BUFFER_LEN);
-        let _ = sockopt::set_socket_send_buffer_size(&fd, KERNEL_BUFFER_LEN);
+        ask_for_buffers(&fd);
         rustix::net::bind(&fd, &address)?;
-        Ok(Socket { fd, cuts: true })
+        Ok(Socket::of(fd, false))
+    }
+
+    /// A socket that sends to `peer` and receives of it alone; whom an outbox names is not looked at.
+    ///
+    /// # Errors
+    /// No descriptors or ports left. That nobody listens there shows with what is received first.
+    pub fn connect(peer: SocketAddr) -> io::Result<Socket> {
+        let fd = internet(&peer, SocketType::DGRAM)?;
+        ask_for_buffers(&fd);
+        rustix::net::connect(&fd, &peer)?;
+        Ok(Socket::of(fd, true))
+    }
+
+    fn of(fd: OwnedFd, is_connected: bool) -> Socket {
+        let on: libc::c_int = 1;
+        // SAFETY: the option's value is the number named here, of the length named here, and only read.
+        let _ = unsafe {
+            // Only asked for: a kernel without it brings each datagram by itself.
+            libc::setsockopt(
+                fd.as_raw_fd(),
+                libc::SOL_UDP,
+                libc::UDP_GRO,
+                (&raw const on).cast(),
+                size_of_val(&on) as libc::socklen_t,
+            )
+        };
+        Socket {
+            fd,
+            cuts: true,
+            is_connected,
+        }
     }
 
     /// A socket that another process opened.
@@ -105,7 +148,7 @@ impl Socket {
     /// It is no socket.
     pub fn adopt(fd: OwnedFd) -> io::Result<Socket> {
         rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Socket { fd, cuts: true })
+        Ok(Socket::of(fd, false))
     }
 
     /// The same socket once more.
@@ -113,8 +156,10 @@ impl Socket {
     /// # Errors
     /// No descriptors left.
     pub fn try_clone(&self) -> io::Result<Socket> {
-        let (fd, cuts) = (self.fd.try_clone()?, self.cuts);
-        Ok(Socket { fd, cuts })
+        Ok(Socket {
+            fd: self.fd.try_clone()?,
+            ..*self
+        })
     }
 
     /// The address that it is bound to, with the real port.
@@ -130,49 +175,49 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Fills `inbox` with what is there, at most [`BATCH`] datagrams.
+    /// Fills `inbox` with what is there, as many messages as it has room for.
     ///
     /// # Errors
     /// `WouldBlock` if nothing is there.
     pub(super) fn receive(&mut self, inbox: &mut Inbox) -> io::Result<()> {
         inbox.arrived.clear();
         let mut addresses = [RawAddress::UNKNOWN; BATCH];
+        let mut lens = [Pieces::of(0); BATCH];
         // SAFETY: all of these are plain numbers and pointers, for which zero is a value.
         let (mut pieces, mut headers) = unsafe { zeroed::<([libc::iovec; BATCH], [libc::mmsghdr; BATCH])>() };
         let slots = inbox.bytes.chunks_exact_mut(DATAGRAM_LEN_MAX);
-        for (((header, piece), address), slot) in
-            headers.iter_mut().zip(&mut pieces).zip(&mut addresses).zip(slots)
-        {
+        let count = slots.len();
+        let places = pieces.iter_mut().zip(&mut addresses).zip(&mut lens);
+        for ((header, ((piece, address), len)), slot) in headers.iter_mut().zip(places).zip(slots) {
             piece.iov_base = slot.as_mut_ptr().cast();
             piece.iov_len = slot.len();
             header.msg_hdr.msg_name = (&raw mut *address).cast();
             header.msg_hdr.msg_namelen = size_of::<RawAddress>() as libc::socklen_t;
             header.msg_hdr.msg_iov = piece;
             header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_control = (&raw mut *len).cast();
+            header.msg_hdr.msg_controllen = size_of::<Pieces>() as _;
         }
-        // SAFETY: each header names one address and one piece of the arrays above, each piece a slot of the inbox; there
-        // are BATCH of each, all of them live until after the call, and no other reference to them is used in between.
+        // SAFETY: each of the first `count` headers names one address, one piece and one control message of the arrays above,
+        // each piece a slot of the inbox; an inbox has BATCH slots at most. All of them are live until after the call, and no
+        // other reference to them is used in between.
         let count = unsafe {
             libc::recvmmsg(
                 self.fd.as_raw_fd(),
                 headers.as_mut_ptr(),
-                BATCH as libc::c_uint,
+                count as libc::c_uint,
                 0,
                 std::ptr::null_mut(),
             )
         };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        for (header, address) in headers.iter().zip(&addresses).take(count) {
+        for (slot, header) in headers.iter().enumerate().take(count) {
             // A datagram whose sender cannot be told is kept with no bytes: nobody can be answered.
-            let from = address.get();
-            let len = if from.is_some() {
-                header.msg_len as usize
-            } else {
-                0
-            };
-            inbox
-                .arrived
-                .push((len, from.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))));
+            let nobody = (0, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+            let from = addresses[slot].get();
+            let (len, from) = from.map_or(nobody, |from| (header.msg_len as usize, from));
+            let piece_len = lens[slot].get(header.msg_hdr.msg_controllen as _);
+            inbox.add(slot, len, piece_len, from);
         }
         Ok(())
     }
@@ -205,7 +250,7 @@ impl Socket {
     /// One system call for datagrams from `first` on: how many went, how many the next message holds if it failed.
     fn send_some(&self, outbox: &Outbox, first: usize) -> (usize, usize, Result<(), Errno>) {
         let mut addresses = [RawAddress::UNKNOWN; BATCH];
-        let mut cuts = [Cut::of(0); BATCH];
+        let mut cuts = [Pieces::of(0); BATCH];
         let mut counts = [0; BATCH];
         // SAFETY: all of these are plain numbers and pointers, for which zero is a value.
         let (mut pieces, mut headers) = unsafe { zeroed::<([libc::iovec; BATCH], [libc::mmsghdr; BATCH])>() };
@@ -215,14 +260,16 @@ impl Socket {
             let (start, end) = (outbox.start(next), outbox.departing[next + run - 1].0);
             pieces[used].iov_base = outbox.bytes[start..end].as_ptr().cast_mut().cast();
             pieces[used].iov_len = end - start;
-            addresses[used] = RawAddress::of(outbox.departing[next].1);
             let header = &mut headers[used].msg_hdr;
-            header.msg_name = (&raw mut addresses[used]).cast();
-            header.msg_namelen = RawAddress::len(outbox.departing[next].1);
+            if !self.is_connected {
+                addresses[used] = RawAddress::of(outbox.departing[next].1);
+                header.msg_name = (&raw mut addresses[used]).cast();
+                header.msg_namelen = RawAddress::len(outbox.departing[next].1);
+            }
             header.msg_iov = &raw mut pieces[used];
             header.msg_iovlen = 1;
             if run > 1 {
-                cuts[used] = Cut::of((outbox.departing[next].0 - start) as u16);
+                cuts[used] = Pieces::of((outbox.departing[next].0 - start) as u16);
                 header.msg_control = (&raw mut cuts[used]).cast();
                 header.msg_controllen = size_of_val(&cuts[used]) as _;
             }
@@ -257,17 +304,52 @@ impl AsFd for Socket {
     }
 }
 
+/// Only asked for: smaller ones lose more under a flood, and nothing else.
+fn ask_for_buffers(fd: &OwnedFd) {
+    let _ = sockopt::set_socket_recv_buffer_size(fd, KERNEL_BUFFER_LEN);
+    let _ = sockopt::set_socket_send_buffer_size(fd, KERNEL_BUFFER_LEN);
+}
+
 impl Default for Inbox {
     fn default() -> Inbox {
-        Inbox {
-            // Zeroed pages: the kernel gives those that are written to.
-            bytes: vec![0; BATCH * DATAGRAM_LEN_MAX].into_boxed_slice(),
-            arrived: Vec::with_capacity(BATCH),
-        }
+        Inbox::for_messages(BATCH)
     }
 }
 
 impl Inbox {
+    /// With room for so many messages, 1 at least and [`BATCH`] at most.
+    pub fn for_messages(count: usize) -> Inbox {
+        let count = count.clamp(1, BATCH);
+        Inbox {
+            // Zeroed pages: the kernel gives those that are written to.
+            bytes: vec![0; count * DATAGRAM_LEN_MAX].into_boxed_slice(),
+            arrived: Vec::with_capacity(count),
+        }
+    }
+
+    /// Adds what a message holds in its slot: one datagram, or several that are `piece_len` long but for the last, which may be
+    /// shorter. A length that makes no sense is one datagram's.
+    fn add(&mut self, slot: usize, len: usize, piece_len: usize, from: SocketAddr) {
+        let piece_len = if (1..len).contains(&piece_len) {
+            piece_len
+        } else {
+            len
+        };
+        let mut at = 0;
+        for _ in 0..PIECES_MAX {
+            let this_len = piece_len.min(len - at);
+            self.arrived.push(Arrived {
+                start: (slot * DATAGRAM_LEN_MAX + at) as u32,
+                len: this_len as u32,
+                from,
+            });
+            at += this_len;
+            if at == len {
+                break;
+            }
+        }
+    }
+
     /// How many datagrams it holds.
     pub fn len(&self) -> usize {
         self.arrived.len()
@@ -283,9 +365,10 @@ impl Inbox {
     /// # Panics
     /// If it is full, or the datagram too long.
     pub fn push(&mut self, datagram: &[u8], from: SocketAddr) {
-        let start = self.arrived.len() * DATAGRAM_LEN_MAX;
+        let slot = self.arrived.len();
+        let start = slot * DATAGRAM_LEN_MAX;
         self.bytes[start..][..DATAGRAM_LEN_MAX][..datagram.len()].copy_from_slice(datagram);
-        self.arrived.push((datagram.len(), from));
+        self.add(slot, datagram.len(), 0, from);
     }
 
     /// Drops what it holds.
@@ -295,9 +378,8 @@ impl Inbox {
 
     /// The datagram at `index`, and who sent it.
     pub fn get(&self, index: usize) -> (&[u8], SocketAddr) {
-        let (len, from) = self.arrived[index];
-        let start = index * DATAGRAM_LEN_MAX;
-        (&self.bytes[start..start + len], from)
+        let Arrived { start, len, from } = self.arrived[index];
+        (&self.bytes[start as usize..][..len as usize], from)
     }
 }
 
@@ -433,19 +515,31 @@ impl RawAddress {
     }
 }
 
-impl Cut {
-    fn of(len: u16) -> Cut {
+impl Pieces {
+    fn of(len: u16) -> Pieces {
+        let mut bytes = [0; 8];
+        bytes[..2].copy_from_slice(&len.to_ne_bytes());
         // Without its padding, as CMSG_LEN counts.
         let header_len = size_of::<libc::cmsghdr>() + size_of::<u16>();
-        Cut {
+        Pieces {
             header: libc::cmsghdr {
                 cmsg_len: header_len as _,
                 cmsg_level: libc::SOL_UDP,
                 cmsg_type: libc::UDP_SEGMENT,
             },
-            len,
-            padding: [0; 6],
+            len: bytes,
         }
+    }
+
+    /// How long the pieces of a received message are, of whose control messages the kernel has written so many bytes; 0 if it
+    /// does not say.
+    fn get(&self, written: usize) -> usize {
+        let header_len = size_of::<libc::cmsghdr>();
+        let is_told = written >= header_len + size_of::<libc::c_int>()
+            && (self.header.cmsg_level, self.header.cmsg_type) == (libc::SOL_UDP, libc::UDP_GRO);
+        let [a, b, c, d, ..] = self.len;
+        let told = Some(libc::c_int::from_ne_bytes([a, b, c, d])).filter(|_| is_told);
+        told.and_then(|len| usize::try_from(len).ok()).unwrap_or(0)
     }
 }
 

@@ -102,12 +102,15 @@ impl Exchange {
             return Ok(0);
         };
         // What was quiet and is before this one was as usual.
-        while self.first != opaque {
+        loop {
             let front = self.front()?;
+            if front.number == opaque {
+                break;
+            }
             if !front.quiet || front.closes {
                 return Err(format!(
                     "the server answered request {opaque} where {} is next",
-                    self.first
+                    front.number
                 ));
             }
             self.pass(&front, note);

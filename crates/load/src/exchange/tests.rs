@@ -302,3 +302,62 @@ fn what_is_no_reply_or_was_not_asked_for_is_an_error() {
         "request 9 where 0",
     );
 }
+
+/// The reply to a get of these keys, whose first row has the number `opaque`.
+fn hits(protocol: Protocol, keys: &[u64], opaque: u32) -> Vec<u8> {
+    let is_alone = keys.len() == 1;
+    let mut reply = Vec::new();
+    for (index, key) in keys.iter().enumerate() {
+        let value = value(*key, 0);
+        reply.extend(match protocol {
+            Protocol::Text => format!("VALUE k{key:02} 0 4\r\n{value}\r\n").into_bytes(),
+            Protocol::Meta if is_alone => format!("VA 4 f0\r\n{value}\r\n").into_bytes(),
+            Protocol::Meta => format!("VA 4 f0 kk{key:02}\r\n{value}\r\n").into_bytes(),
+            Protocol::Binary => packet(0, 0, opaque + index as u32, &[0; 4], value.as_bytes()),
+        });
+    }
+    match protocol {
+        Protocol::Text => reply.extend(b"END\r\n"),
+        Protocol::Meta if !is_alone => reply.extend(b"MN\r\n"),
+        Protocol::Binary if !is_alone => {
+            reply.extend(packet(10, 0, opaque + keys.len() as u32 - 1, &[], &[]));
+        }
+        Protocol::Meta | Protocol::Binary => {}
+    }
+    reply
+}
+
+#[test]
+fn replies_are_taken_in_any_order_and_what_is_lost_is_forgotten() {
+    for protocol in PROTOCOLS {
+        let mut exchange = Exchange::new(terms(protocol));
+        let mut out = Vec::new();
+        // Numbers of the rows: 0, 1 to 3, 4, 5, 6 and 7.
+        for keys in [&[1][..], &[2, 3, 4], &[5], &[6], &[7, 8]] {
+            exchange.get(keys, 0, &mut out);
+        }
+        let mut noted = Vec::new();
+        let mut take = |exchange: &mut Exchange, place: usize, reply: &[u8]| {
+            exchange.take_one(place, reply, |row, outcome| {
+                noted.push((row.key, outcome == Outcome::Hit(4)));
+            })
+        };
+        assert_eq!(take(&mut exchange, 2, &hits(protocol, &[5], 4)), Ok(true));
+        let several = hits(protocol, &[2, 3, 4], 1);
+        let first_len = several.len() - hits(protocol, &[3, 4], 2).len();
+        let (one, others) = several.split_at(first_len);
+        assert_eq!(take(&mut exchange, 1, one), Ok(false));
+        // It is the oldest now.
+        assert_eq!(take(&mut exchange, 0, others), Ok(true));
+        assert_eq!((exchange.forget_first(), exchange.units()), (1, 2));
+        assert_eq!(take(&mut exchange, 1, &hits(protocol, &[7, 8], 6)), Ok(true));
+        let both = [hits(protocol, &[6], 5), hits(protocol, &[7], 6)].concat();
+        take(&mut exchange, 0, &both).expect_err("two replies");
+        assert_eq!((exchange.forget_first(), exchange.units()), (0, 0));
+        exchange.get(&[9], 0, &mut out);
+        let reply = hits(protocol, &[9], 8);
+        take(&mut exchange, 0, &reply[..reply.len() - 1]).expect_err("half a reply");
+        let keys = [5, 2, 3, 4, 7, 8, 6];
+        assert_eq!(noted[..7], keys.map(|key| (key, true)), "{protocol:?}");
+    }
+}

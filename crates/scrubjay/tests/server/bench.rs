@@ -1,7 +1,7 @@
 //! `scrubjay bench` against running servers, and against ones that behave badly.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::process::Output;
 
 use serde_json::Value;
@@ -160,6 +160,20 @@ fn servers_are_started_and_take_turns_beside_the_floor() {
     );
     let udp = one_run(&["--server", &memcached], "--listen udp --requests 500");
     assert_eq!(round(&udp)["misses"], 500);
+    for way in [
+        "",
+        "--protocol meta",
+        "--protocol binary",
+        "--multiget 5",
+        "--value-size 3000",
+    ] {
+        let line = format!("--listen udp --fill --expect-hits --requests 500 --pipeline 16 --rounds 1 {way}");
+        let udp = one_run(&["--server", own, "--vs", &memcached], &line);
+        assert_eq!(round(&udp)["lost"].as_u64().unwrap_or(0), 0, "{way}");
+        let line = line.replace("--expect-hits", "--floor");
+        let udp = one_run(&["--server", own], &line);
+        assert_eq!(udp[0]["servers"][1]["rounds"][0]["hits"], 500, "{way}");
+    }
     // What is due is answered or told to be late.
     let paced = one_run(&["--server", &memcached], "--rate 500 --duration 1");
     let counts = ["requests", "unsent"].map(|name| round(&paced)[name].as_f64().unwrap_or(0.0));
@@ -248,6 +262,51 @@ fn what_goes_wrong_is_told_and_ends_the_run() {
     check("--server udp://127.0.0.1:1 --mix set=1", 2, &["gets only"]);
     check("--sweep", 2, &["leave out --rate, --requests"]);
     check("--protocol http", 1, &["invalid value 'http'"]);
+}
+
+/// A server of UDP that takes requests by `batch`, never answers the first, and others in the wrong order, twice, cut into two
+/// and with what nobody asked for between them.
+fn confused(batch: usize) -> String {
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
+    let address = socket.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        let mut input = [0; 100];
+        while let Ok((_, from)) = socket.recv_from(&mut input) {
+            asked.push([input[0], input[1]]);
+            if asked.len() < batch {
+                continue;
+            }
+            for [high, low] in asked.drain(..).skip(1).rev() {
+                let stranger = [high ^ 0x80, low, 0, 0, 0, 1, 0, 0].to_vec();
+                let part = |number: u8, text: &[u8]| [&[high, low, 0, number, 0, 2, 0, 0], text].concat();
+                let (start, end) = (part(0, b"EN"), part(1, b"D\r\n"));
+                for datagram in [
+                    &stranger,
+                    &end,
+                    &end,
+                    &b"short".to_vec(),
+                    &start,
+                    &start,
+                    &stranger,
+                ] {
+                    socket.send_to(datagram, from).expect("sent");
+                }
+            }
+        }
+    });
+    format!("udp://{address}")
+}
+
+#[test]
+fn over_udp_replies_are_known_by_their_numbers_and_lost_ones_given_up_alone() {
+    let line = format!(
+        "bench --server {} --pid 1 --connections 1 --pipeline 4 --requests 12 --timeout 0.2 --json",
+        confused(4)
+    );
+    let phases = phases(&run(&line), &line);
+    let counts = ["lost", "misses", "requests"].map(|name| round(&phases)[name].as_f64());
+    assert_eq!(counts, [Some(3.0), Some(9.0), Some(9.0)]);
 }
 
 /// A command line of encrypted load.

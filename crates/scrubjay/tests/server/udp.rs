@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::UdpSocket;
 
+use scrubjay_io::clock::Clock;
+use scrubjay_io::driver::epoll::Epoll;
+use scrubjay_io::driver::{Driver, datagrams};
+
 use crate::kit::{PATIENCE, Server, ask, said_by};
 
 /// A client of one server.
@@ -195,6 +199,45 @@ fn ten_thousand_datagrams_in_a_window_are_all_answered_and_others_have_their_tur
     assert_eq!(server.statistic("udp_dropped"), 0);
     assert_eq!(server.statistic("udp_unsent"), 0);
     assert!(server.statistic("udp_requests") > 10_000);
+}
+
+#[test]
+fn requests_that_come_as_one_message_are_answered_each_by_its_number() {
+    const COUNT: u16 = 40;
+    let server = Server::start("-U -1 -t 1");
+    Client::new(&server).check(b"set a 0 0 1\r\nx\r\n", b"STORED\r\n");
+    let address = ([127, 0, 0, 1], server.ports[1]).into();
+    let mut driver = Epoll::new(Clock::start()).expect("a queue");
+    let mut client = datagrams::Socket::connect(address).expect("a socket");
+    driver.add_datagrams(&client, 0).expect("watched");
+    let mut outbox = datagrams::Outbox::default();
+    for id in 0..COUNT {
+        outbox.bytes().extend_from_slice(&frame(id, 0, 1));
+        // All but the last are equally long, so that the kernel is handed one message; some find nothing.
+        let key = ["a", "b"][usize::from(id % 7 == 3)];
+        let end = ["\r\n", "\n"][usize::from(id + 1 == COUNT)];
+        outbox
+            .bytes()
+            .extend_from_slice(format!("get {key}{end}").as_bytes());
+        outbox.finish(address);
+    }
+    assert_eq!(driver.send(&mut client, &mut outbox), 0);
+    let (mut inbox, mut ready) = (datagrams::Inbox::default(), Vec::new());
+    let mut next = 0;
+    while next < COUNT {
+        let patience = PATIENCE.as_millis() as u32;
+        driver.wait(Some(patience), &mut ready).expect("waited");
+        assert!(!ready.is_empty(), "{next} replies came");
+        driver.receive(&mut client, &mut inbox).expect("received");
+        for index in 0..inbox.len() {
+            let reply = ["VALUE a 0 1\r\nx\r\nEND\r\n", "END\r\n"][usize::from(next % 7 == 3)];
+            let expected = [&frame(next, 0, 1)[..], reply.as_bytes()].concat();
+            assert_eq!(inbox.get(index), (&expected[..], address));
+            next += 1;
+        }
+    }
+    assert_eq!(server.statistic("udp_requests"), u64::from(COUNT) + 1);
+    assert_eq!(server.statistic("udp_dropped"), 0);
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub(super) struct Subject {
     route: Route,
     whose: Option<Whose>,
     terms: Arc<Terms>,
+    /// What is stored there can be asked for; the floor keeps nothing.
+    keeps: bool,
     /// Kept running.
     _server: Option<Server>,
 }
@@ -110,13 +112,16 @@ pub(super) fn prepare(bench: &Bench) -> Result<(Vec<Subject>, Load), String> {
         second.name += " (2)";
     }
     if bench.floor {
-        let started = floor::start(bench.workload.value_len.mean().round() as u32, server_cores);
+        let by_udp = matches!(subjects[0].route.address, Address::Udp(_));
+        let value_len = bench.workload.value_len.mean().round() as u32;
+        let started = floor::start(value_len, by_udp, server_cores);
         let (address, whose) = started.map_err(|why| format!("--floor: {why}"))?;
         subjects.push(Subject {
             name: "floor".to_owned(),
             route: Route { address, tls: None },
             whose: Some(whose),
             terms: terms(bench, false),
+            keeps: false,
             _server: None,
         });
     }
@@ -149,6 +154,7 @@ impl Subject {
                 route: Route { address, tls },
                 whose: Some(server.whose()),
                 terms,
+                keeps: true,
                 _server: Some(server),
             });
         }
@@ -156,7 +162,7 @@ impl Subject {
         let ask = || match tls {
             // The way to ask is not encrypted.
             Some(_) => None,
-            None => pid_of(text, &address, bench.load.timeout),
+            None => pid_of(&address.in_order(), bench.load.timeout),
         };
         let pid = pid.or_else(ask);
         Ok(Subject {
@@ -164,6 +170,7 @@ impl Subject {
             route: Route { address, tls },
             whose: pid.map(Whose::Process),
             terms,
+            keeps: true,
             _server: None,
         })
     }
@@ -175,7 +182,7 @@ fn is_command(text: &str) -> bool {
 }
 
 /// The process of a server on this machine, by its own word.
-fn pid_of(text: &str, address: &Address, patience: Duration) -> Option<u32> {
+fn pid_of(address: &Address, patience: Duration) -> Option<u32> {
     let is_here = match address {
         Address::Tcp(address) => address.ip().is_loopback(),
         Address::Unix(_) => true,
@@ -185,7 +192,10 @@ fn pid_of(text: &str, address: &Address, patience: Duration) -> Option<u32> {
         return None;
     }
     // A server that cannot be asked has no figures of its own; that it cannot be reached shows at once.
-    let stats = Connection::connect_with(text, patience).ok()?.stats("").ok()?;
+    let stats = Connection::connect_with(&address.to_string(), patience)
+        .ok()?
+        .stats("")
+        .ok()?;
     stats.iter().find(|(name, _)| name == "pid")?.1.parse().ok()
 }
 
@@ -195,6 +205,9 @@ pub(super) fn fill(
     load: &Load,
     faults: &mut Vec<String>,
 ) -> Result<(), String> {
+    if !subject.keeps {
+        return Ok(());
+    }
     let phase = bench.workload.fill();
     let fits = FILL_BYTES / (bench.workload.value_len.max() as usize + 1);
     let load = Load {
@@ -205,13 +218,28 @@ pub(super) fn fill(
         ..load.clone()
     };
     let title = format!("{}, fill", subject.name);
-    let measured = measure(subject, &phase, &load, &title)?;
+    // What is not stored would be missed by whoever asks: it goes where nothing is lost.
+    let route = Route {
+        address: subject.route.address.in_order(),
+        ..subject.route.clone()
+    };
+    let measured = measure_by(&route, subject, &phase, &load, &title)?;
     faults.extend(faults_of(&title, &phase, &measured));
     Ok(())
 }
 
 /// Puts one round of load on one server, with a line of progress for a terminal.
 pub(super) fn measure(
+    subject: &Subject,
+    phase: &Phase,
+    load: &Load,
+    title: &str,
+) -> Result<Measured, String> {
+    measure_by(&subject.route, subject, phase, load, title)
+}
+
+fn measure_by(
+    route: &Route,
     subject: &Subject,
     phase: &Phase,
     load: &Load,
@@ -239,7 +267,7 @@ pub(super) fn measure(
         last = (progress.requests, progress.elapsed);
     };
     let measured = run_load(
-        &subject.route,
+        route,
         subject.whose,
         &subject.terms,
         &phase.plan,

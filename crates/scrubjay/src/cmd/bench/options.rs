@@ -31,6 +31,9 @@ const VALUE_LEN_MAX: u32 = 1 << 30;
 /// Most requests a second that can be asked for.
 const RATE_MAX: f64 = 1e9;
 
+/// Requests in flight on a socket of UDP: more than these overrun the buffers that kernels usually give.
+const UDP_PIPELINE_MAX: usize = 256;
+
 const PROTOCOLS: &[(&str, Protocol)] = &[
     ("text", Protocol::Text),
     ("meta", Protocol::Meta),
@@ -290,8 +293,8 @@ impl Bench {
         {
             return Err("--noreply is for --mix set=1: what is asked for is answered".to_owned());
         }
-        if uses_udp && (self.workload.mix != Mix::GETS || self.fill || self.workload.is_phased()) {
-            return Err("over UDP there are gets only; fill the server over TCP in a run before".to_owned());
+        if uses_udp && (self.workload.mix != Mix::GETS || self.workload.is_phased()) {
+            return Err("over UDP there are gets only; --fill goes by TCP to the same port".to_owned());
         }
         if uses_udp && (self.tls.is_some() || load.reconnect || load.refill) {
             return Err("over UDP there is no --tls, --connect or --refill".to_owned());
@@ -309,9 +312,9 @@ impl Bench {
                 load.pipeline
             ));
         }
-        if uses_udp && load.pipeline > 1 {
+        if uses_udp && load.pipeline > UDP_PIPELINE_MAX {
             return Err(format!(
-                "--pipeline {}: over UDP one request is in flight at a time",
+                "--pipeline {}: over UDP at most {UDP_PIPELINE_MAX} requests are in flight on a socket",
                 load.pipeline
             ));
         }
@@ -523,7 +526,10 @@ mod tests {
         );
         check("--noreply", "--mix set=1");
         check("--server udp://127.0.0.1:1 --mix set=1", "gets only");
-        check("--server udp://127.0.0.1:1 --pipeline 2", "--pipeline 2");
+        check(
+            "--server udp://127.0.0.1:1 --pipeline 257",
+            "at most 256 requests",
+        );
         check("--mix get=x", "--mix get=x");
         check("--mix put=1", "--mix put=1");
         check("--mix get=0", "--mix get=0");
