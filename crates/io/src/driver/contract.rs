@@ -78,7 +78,7 @@ fn uring() -> Option<Uring> {
 
 /// The same, which keeps the files of its first connections for itself.
 fn scarce() -> Option<Uring> {
-    if_allowed(Uring::with_direct_files(Clock::start(), 250))
+    if_allowed(Uring::with_direct_files(Clock::start()))
 }
 
 fn if_allowed(driver: std::io::Result<Uring>) -> Option<Uring> {

@@ -62,6 +62,7 @@ pub struct Uring {
     /// The descriptor that was asked for last.
     lent: Option<io::Result<OwnedFd>>,
     scarcity: Scarcity,
+    ask_scarcity: fn() -> Scarcity,
     /// Of connections whose files are in slots: nobody can be asked for them cheaply.
     ends: HashMap<u32, Ends>,
     /// Listeners, sockets of datagrams and the waker: what is reported rarely. Requests of a ring would keep a socket open
@@ -79,24 +80,24 @@ impl Uring {
     /// # Errors
     /// io_uring is forbidden here or too old, or there is no memory.
     pub fn new(clock: Clock) -> io::Result<Uring> {
-        Uring::with(clock, Scarcity::of_process())
+        Uring::with(clock, Scarcity::of_process)
     }
 
-    /// A driver that puts as many connections as there are slots into them, as if descriptors were scarce.
+    /// A driver that puts its first 250 connections into slots, as if descriptors were scarce.
     #[cfg(test)]
-    pub(super) fn with_direct_files(clock: Clock, slots: u32) -> io::Result<Uring> {
-        let scarcity = Scarcity {
+    pub(super) fn with_direct_files(clock: Clock) -> io::Result<Uring> {
+        let ask_scarcity = || Scarcity {
             from: 0,
             released_below: i32::MAX,
-            slots,
+            slots: 250,
         };
-        Uring::with(clock, scarcity)
+        Uring::with(clock, ask_scarcity)
     }
 
-    fn with(clock: Clock, scarcity: Scarcity) -> io::Result<Uring> {
+    fn with(clock: Clock, ask_scarcity: fn() -> Scarcity) -> io::Result<Uring> {
         let buffers = Buffers::new()?;
         Ok(Uring {
-            ring: Ring::new(&buffers, scarcity.slots)?,
+            ring: Ring::new(&buffers)?,
             buffers,
             queue: Queue::default(),
             places: Places::default(),
@@ -106,7 +107,8 @@ impl Uring {
             writable: Vec::new(),
             closing: Vec::new(),
             lent: None,
-            scarcity,
+            scarcity: ask_scarcity(),
+            ask_scarcity,
             ends: HashMap::new(),
             others: Epoll::new(clock)?,
             waits_for_others: false,

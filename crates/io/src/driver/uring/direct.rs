@@ -12,7 +12,7 @@ use rustix::net::Shutdown;
 use rustix::process::{Resource, getrlimit};
 
 use super::place::Facts;
-use super::ring::{Kind, Tag};
+use super::ring::Kind;
 use super::{Ends, Name, PeerAddress, Socket, Uring, socket};
 
 /// Most slots of a ring: what the kernel takes.
@@ -66,19 +66,25 @@ impl Borrowed {
 impl Uring {
     /// Whether it can have files for itself.
     pub(in crate::driver) fn has_slots(&self) -> bool {
-        self.ring.slots() > 0
+        self.ring.lends()
     }
 
     /// Puts the file of a connection that was just added into the slot of its place, if descriptors are scarce. Where that is
     /// not possible it stays as it is.
     pub(super) fn take_file(&mut self, socket: &mut Socket, index: u32) {
-        if socket.raw_fd() < self.scarcity.from || index >= self.ring.slots() {
+        if socket.raw_fd() < self.scarcity.from || !self.ring.lends() {
+            return;
+        }
+        // More may be allowed by now.
+        self.scarcity = (self.ask_scarcity)();
+        if socket.raw_fd() < self.scarcity.from {
             return;
         }
         let Some(ends) = socket.ends() else {
             return;
         };
-        if self.ring.take_file(index, socket.fd()).is_ok() {
+        let slots = self.scarcity.slots;
+        if self.ring.take_file(index, socket.fd(), slots).is_ok() {
             self.places.get_mut(index).make_direct(index);
             self.ends.insert(index, ends);
             socket.close_descriptor();
@@ -116,11 +122,7 @@ impl Uring {
         self.ring.enable()?;
         // One that came too late is closed.
         self.lent = None;
-        let tag = Tag {
-            kind: Kind::Lend,
-            ..self.places.tag(index, Kind::Lend)
-        };
-        self.ring.lend(index, tag)?;
+        self.ring.lend(index, self.places.tag(index, Kind::Lend))?;
         self.ring.submit()?;
         self.take_completions()?;
         for _ in 0..WAITS_MAX {
@@ -145,16 +147,22 @@ impl Uring {
         Ok(fd)
     }
 
-    /// A descriptor of the connection at a place. If there is none for now, that is as if the socket had to be waited for.
+    /// The same for a call that may be made later as well: if there are none left, it is as if the socket had to be waited for.
+    fn lend_or_wait(&mut self, index: u32) -> io::Result<OwnedFd> {
+        let is_scarce = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+        self.lend(index).map_err(|error| match is_scarce(&error) {
+            true => ErrorKind::WouldBlock.into(),
+            false => error,
+        })
+    }
+
+    /// A descriptor of the connection at a place, for one call.
     pub(super) fn borrow_file(&mut self, index: u32) -> io::Result<Borrowed> {
         let place = self.places.get(index);
-        if !place.is(Facts::DIRECT) {
-            return Ok(Borrowed::Own(place.fd));
-        }
-        match self.lend(index) {
-            Ok(fd) => Ok(Borrowed::Lent(fd)),
-            Err(error) if is_scarce(&error) => Err(ErrorKind::WouldBlock.into()),
-            Err(error) => Err(error),
+        if place.is(Facts::DIRECT) {
+            self.lend_or_wait(index).map(Borrowed::Lent)
+        } else {
+            Ok(Borrowed::Own(place.fd))
         }
     }
 
@@ -168,9 +176,7 @@ impl Uring {
         if socket.direct_place().is_none() {
             return socket.read(buffer);
         }
-        let Borrowed::Lent(fd) = self.borrow_file(index)? else {
-            return Err(ErrorKind::NotFound.into());
-        };
+        let fd = self.lend_or_wait(index)?;
         let place = self.places.get_mut(index);
         if !place.received.is_empty() {
             // It came while the descriptor was asked for, and goes before what the socket has.
@@ -189,9 +195,7 @@ impl Uring {
         if socket.direct_place().is_none() {
             return socket.write(pieces);
         }
-        let Borrowed::Lent(fd) = self.borrow_file(index)? else {
-            return Err(ErrorKind::NotFound.into());
-        };
+        let fd = self.lend_or_wait(index)?;
         socket::send_all(fd.as_fd(), pieces)
     }
 
@@ -229,9 +233,4 @@ impl Uring {
             .get(&slot)
             .map_or_else(Name::default, |ends| Name::of_direct(number, ends))
     }
-}
-
-/// Whether an error says that there are no descriptors left.
-fn is_scarce(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }

@@ -70,9 +70,10 @@ pub(super) struct Completion {
 pub(super) struct Ring {
     ring: IoUring,
     is_enabled: bool,
-    /// Direct descriptors that it can have; 0: none here.
+    /// Whether files in slots can be had back as descriptors. What cannot be is not read in bulk, nor handed over.
+    lends: bool,
+    /// Slots for direct descriptors; 0 until one is wanted.
     slots: u32,
-    has_slots: bool,
 }
 
 impl File {
@@ -121,12 +122,11 @@ impl Tag {
 }
 
 impl Ring {
-    /// A ring that receives into `buffers` and can have up to `slots` direct descriptors. It may be made on one thread and used
-    /// on another.
+    /// A ring that receives into `buffers`. It may be made on one thread and used on another.
     ///
     /// # Errors
     /// What the operating system says: forbidden, too old, no memory.
-    pub(super) fn new(buffers: &Buffers, slots: u32) -> io::Result<Ring> {
+    pub(super) fn new(buffers: &Buffers) -> io::Result<Ring> {
         let ring = IoUring::builder()
             .dontfork()
             .setup_clamp()
@@ -151,13 +151,11 @@ impl Ring {
         }
         let mut known = Probe::new();
         ring.submitter().register_probe(&mut known)?;
-        // What cannot be had back as a descriptor cannot be read in bulk, or handed over.
-        let lends = known.is_supported(opcode::FixedFdInstall::CODE);
         Ok(Ring {
             ring,
             is_enabled: false,
-            slots: if lends { slots } else { 0 },
-            has_slots: false,
+            lends: known.is_supported(opcode::FixedFdInstall::CODE),
+            slots: 0,
         })
     }
 
@@ -175,19 +173,23 @@ impl Ring {
         Ok(())
     }
 
-    /// How many direct descriptors it can have; their slots are numbered from 0.
-    pub(super) fn slots(&self) -> u32 {
-        self.slots
+    /// Whether files in slots can be had back as descriptors.
+    pub(super) fn lends(&self) -> bool {
+        self.lends
     }
 
-    /// Puts an open file into a slot; what was there is closed. The descriptor may be closed then.
+    /// Puts an open file into a slot, of which there are `slots` from the first time on; what was there is closed. The
+    /// descriptor may be closed then.
     ///
     /// # Errors
-    /// No memory, or more slots than this process may open files.
-    pub(super) fn take_file(&mut self, slot: u32, fd: BorrowedFd<'_>) -> io::Result<()> {
-        if !self.has_slots {
-            self.ring.submitter().register_files_sparse(self.slots)?;
-            self.has_slots = true;
+    /// There is no such slot, no memory, or more slots than this process may open files.
+    pub(super) fn take_file(&mut self, slot: u32, fd: BorrowedFd<'_>, slots: u32) -> io::Result<()> {
+        if self.slots == 0 {
+            self.ring.submitter().register_files_sparse(slots)?;
+            self.slots = slots;
+        }
+        if slot >= self.slots {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         let files = [fd.as_raw_fd()];
         self.ring
