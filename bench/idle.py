@@ -3,7 +3,8 @@
 
     bench/idle.py IDLE ACTIVE SCRUBJAY PROGRAM [ARGUMENT...]    e.g. bench/idle.py 100000 0 target/release/scrubjay memcached
 
-Starts PROGRAM with two workers, or as many as ARGUMENT says (-t N), and has other processes open IDLE connections to it from as many loopback addresses as that takes. With
+Starts PROGRAM with two workers, or as many as ARGUMENT says (-t N), and has other processes open IDLE connections to it from as
+many loopback addresses as that takes. With
 ACTIVE above 0, SCRUBJAY's load generator measures gets over ACTIVE connections before the idle ones come and beside them. Memory
 is the process's own (RssAnon and RssShmem), the kernel's part of a connection is not in it. Where PROGRAM refuses so many
 connections because a process may not open as many files, there are as many as that, and the output says so. Ours has room in

@@ -76,7 +76,7 @@ pub fn files_with_room(wanted: u64) -> u64 {
 pub fn files_max(asked: Option<Kind>, workers: usize, files: u64) -> u64 {
     let has_slots = || Uring::new(Clock::start()).is_ok_and(|driver| driver.has_slots());
     if asked != Some(Kind::Epoll) && has_slots() {
-        files * workers as u64
+        files.saturating_mul(workers as u64)
     } else {
         files
     }

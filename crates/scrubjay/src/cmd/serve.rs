@@ -119,15 +119,19 @@ pub fn settle_limits(options: &Options) -> Result<(), OptionError> {
     if options.core_dumps {
         process::allow_core_dumps().map_err(|error| refused("-r: cannot allow core dumps", error))?;
     }
-    let admin = options
-        .admin
-        .as_ref()
-        .map_or(0, |_| scrubjay_admin::CONNECTIONS_MAX);
-    limits::settle_files(options, admin as u64 + OTHER_FILES)?;
+    settle_files(options)?;
     if options.lock_memory {
         limits::settle_locked_bytes(options);
     }
     Ok(())
+}
+
+fn settle_files(options: &Options) -> Result<(), OptionError> {
+    let admin = options
+        .admin
+        .as_ref()
+        .map_or(0, |_| scrubjay_admin::CONNECTIONS_MAX);
+    limits::settle_files(options, admin as u64 + OTHER_FILES)
 }
 
 pub fn settle_cpus(options: &Options) -> Result<(), OptionError> {
@@ -318,6 +322,8 @@ fn open_drivers(options: &mut Options, clock: Clock) -> Result<(Drivers, String)
     })?;
     let kind = opened.drivers.kind();
     options.io_driver = Some(kind);
+    // There is less room if it is not the kind that was hoped for.
+    settle_files(options)?;
     let words = match opened.refusal {
         Some(error) => format!("{kind} (io_uring cannot be used here: {error})"),
         None => kind.to_string(),

@@ -17,13 +17,11 @@ use crate::log;
 /// There is not so much room; nothing was changed but the process's own limit, which is at its highest then.
 pub fn settle_files(options: &Options, others: u64) -> Result<(), OptionError> {
     let wanted = options.conn_limit as u64 + others;
-    if process::raise_open_files(choice::files_with_room(wanted)).is_ok() {
+    let with_room = choice::files_with_room(wanted);
+    if process::raise_open_files(with_room).is_ok() || process::raise_open_files(wanted).is_ok() {
         return Ok(());
     }
     let files = process::raise_open_files_to_the_most();
-    if wanted <= files {
-        return Ok(());
-    }
     let most = choice::files_max(options.io_driver, options.threads, files);
     if wanted <= most {
         return Ok(());
