@@ -40,6 +40,13 @@ struct Draft<'a> {
     replaces: Cause,
 }
 
+/// An item that was stored.
+pub(crate) struct Placed {
+    /// Its number, 0 when CAS is off.
+    pub(crate) cas: u64,
+    pub(crate) location: Location,
+}
+
 /// What a new item takes over from the one in whose place it comes, and what becomes of that one.
 #[derive(Clone, Copy)]
 struct Heir {
@@ -134,7 +141,7 @@ impl Worker {
 
     /// As [`Worker::store`], with the lease already given to this caller; also where the new item lies, which stays for
     /// this operation even if another takes its place.
-    pub(crate) fn store_won(&self, store: Store<'_>) -> Result<(StoreOutcome, Location), StoreOutcome> {
+    pub(crate) fn store_won(&self, store: Store<'_>) -> Result<Placed, StoreOutcome> {
         // Before, not after: it tells others that this worker holds nothing.
         self.note_stored();
         self.store_at(store, true)
@@ -154,14 +161,17 @@ impl Worker {
         }
     }
 
+    #[inline]
     fn store_new(&self, store: Store<'_>, win: bool) -> StoreOutcome {
+        let value_len = store.value.value_len();
         match self.store_at(store, win) {
-            Ok((outcome, _)) | Err(outcome) => outcome,
+            Ok(Placed { cas, .. }) => StoreOutcome::Stored { cas, value_len },
+            Err(outcome) => outcome,
         }
     }
 
-    /// Stores a new item; how that ended, and where it lies if it was stored.
-    fn store_at(&self, store: Store<'_>, win: bool) -> Result<(StoreOutcome, Location), StoreOutcome> {
+    /// Stores a new item.
+    fn store_at(&self, store: Store<'_>, win: bool) -> Result<Placed, StoreOutcome> {
         let Store {
             key,
             mode,
@@ -197,21 +207,18 @@ impl Worker {
             win,
             ..self.new_header(deadline, store.flags, store.new_cas)
         };
-        let stored = StoreOutcome::Stored {
-            cas: header.cas.unwrap_or(0),
-            value_len,
-        };
+        let cas = header.cas.unwrap_or(0);
         if let (Body::Bytes(value), false) = (&store.value, conditions.any())
             && let Some(location) = self.store_at_once(hash, home, key, &header, value)
         {
-            return Ok((stored, location));
+            return Ok(Placed { cas, location });
         }
         if !conditions.any() {
             old = self.look(hash, key);
         }
         let heat = self.heat_of(hash, old.map(|(found, _)| found.heat()));
         let location = self.store_by_draft(&conditions, hash, key, &header, store.value, heat)?;
-        Ok((stored, location))
+        Ok(Placed { cas, location })
     }
 
     /// The long way: the item is written first, and then published if the conditions hold; where it lies then.

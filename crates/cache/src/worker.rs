@@ -19,6 +19,7 @@ use crate::ledger;
 use crate::line::{Heat, Location};
 use crate::reads::Reads;
 use crate::sampler::Event;
+use crate::store::Placed;
 use crate::tally::Tally;
 use crate::value::Value;
 
@@ -306,9 +307,7 @@ impl Worker {
                 drop(locked);
                 let exptime = get.vivify?;
                 match self.vivify(&get, exptime) {
-                    Ok((StoreOutcome::Stored { cas, .. }, location)) => {
-                        return self.created(&get, exptime, cas, location);
-                    }
+                    Ok(placed) => return self.created(&get, exptime, &placed),
                     // Somebody else created it in between: that one is looked at.
                     Err(StoreOutcome::NotStored) => continue,
                     _ => return None,
@@ -384,7 +383,7 @@ impl Worker {
         }
     }
 
-    fn vivify(&self, get: &Get<'_>, exptime: i64) -> Result<(StoreOutcome, Location), StoreOutcome> {
+    fn vivify(&self, get: &Get<'_>, exptime: i64) -> Result<Placed, StoreOutcome> {
         let store = Store {
             key_is_binary: get.key_is_binary,
             mode: StoreMode::Add,
@@ -396,7 +395,8 @@ impl Worker {
     }
 
     /// The item that this worker has just vivified, as it was then: another may have taken its place already.
-    fn created(&self, get: &Get<'_>, exptime: i64, cas: u64, location: Location) -> Option<Hit<'_>> {
+    fn created(&self, get: &Get<'_>, exptime: i64, placed: &Placed) -> Option<Hit<'_>> {
+        let &Placed { cas, location } = placed;
         let deadline = self.deadline(exptime);
         if is_expired(deadline, tick(self.now)) {
             return None;

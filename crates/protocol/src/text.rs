@@ -323,9 +323,13 @@ pub fn glance_at_set(input: &[u8]) -> Option<(&[u8], usize)> {
 }
 
 /// The number of digits that `rest` starts with behind a blank, and what follows on it. Few enough for any number of 63 bits.
-#[inline]
+#[inline(always)]
 fn digits(rest: &[u8]) -> Option<(u64, &[u8])> {
     const DIGITS_MAX: usize = 18;
+    // Most flags and exptimes are one digit.
+    if let [b' ', digit @ b'0'..=b'9', b' ', ..] = rest {
+        return Some((u64::from(digit - b'0'), &rest[2..]));
+    }
     let text = rest.strip_prefix(b" ")?;
     let mut number = 0_u64;
     for (at, byte) in text.iter().enumerate() {

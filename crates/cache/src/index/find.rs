@@ -101,14 +101,12 @@ impl<'a> Locked<'a> {
         Some(Likely { slot_index, slot })
     }
 
-    /// As `find`, after `likely` under the same lock.
-    #[inline]
+    /// The item of that slot, if it is the key's after all; after `likely` under the same lock.
+    #[inline(always)]
     pub(crate) fn find_likely(&self, likely: Likely, key: &[u8]) -> Option<Entry<'a>> {
-        let entry = self.entry_at_home(likely.slot_index, likely.slot);
-        if entry.item.has_key(key) {
-            return Some(entry);
-        }
-        self.find(key)
+        let item = self.heap.item(likely.slot.location);
+        item.has_key(key)
+            .then(|| self.entry_at_home(likely.slot_index, likely.slot))
     }
 
     #[inline]

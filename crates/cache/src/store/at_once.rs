@@ -61,8 +61,9 @@ impl Worker {
             heat,
             replaces: Cause::Replaced,
         };
-        let old = match likely {
-            Some(likely) => locked.find_likely(likely, key).map(|entry| self.occupying(entry)),
+        let old = match likely.map(|likely| locked.find_likely(likely, key)) {
+            Some(Some(entry)) => Some(self.occupying(entry)),
+            Some(None) => self.occupant(&locked, key),
             None => elsewhere,
         };
         let live = old.as_ref().and_then(Occupant::live).map(|live| live.heat);

@@ -850,7 +850,9 @@ fn list_keys(step: &mut Step, context: &mut Context<'_>, out: &mut Vec<u8>) -> P
 }
 
 impl Order {
-    /// Stores the complete value and answers.
+    /// Stores the complete value and answers. Inlined: what it is given was written just now, and would be read back in other
+    /// parts than it was written in, for which the processor has to wait.
+    #[inline(always)]
     fn store(&self, context: &mut Context<'_>, key: &[u8], value: Body<'_>, out: &mut Vec<u8>) {
         let outcome = context.store(Store {
             key,
