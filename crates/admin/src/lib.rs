@@ -19,7 +19,7 @@ use std::sync::Arc;
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::Listener;
 use scrubjay_io::driver::epoll::Epoll;
-use scrubjay_net::{Control, Limits};
+use scrubjay_net::{BusyPoll, Control, Limits};
 use scrubjay_server::service::Shared;
 
 pub use metrics::sample_names;
@@ -58,7 +58,7 @@ pub fn serve(
         requests_per_address: 0,
         requests_per_user: 0,
         idle_timeout_secs: TIMEOUT_SECS,
-        busy_poll_micros: 0,
+        busy_poll: BusyPoll::Micros(0),
     };
     let is_loopback = listeners
         .iter()

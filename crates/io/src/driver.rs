@@ -101,6 +101,11 @@ pub trait Driver {
     /// The present moment.
     fn now(&mut self) -> Now;
 
+    /// Nanoseconds that this thread has had of the processor; always 0 where nothing takes any.
+    fn processor_nanos(&self) -> u64 {
+        0
+    }
+
     /// Waits until something is ready, another thread wakes the loop, or `timeout_ms` passed (`None`: no limit). `ready`
     /// is cleared and filled.
     ///

@@ -406,6 +406,12 @@ fn signal_set(numbers: &[libc::c_int]) -> libc::sigset_t {
     set
 }
 
+/// Nanoseconds that the calling thread has had of the processor so far. Cost: one system call.
+pub fn thread_nanos() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// Processor time of this process so far, in user and in system mode, as `seconds.micros`.
 pub fn cpu_seconds() -> (String, String) {
     // SAFETY: all-zero is a valid rusage, and the kernel fills it in.

@@ -26,4 +26,4 @@ pub use output::Output;
 pub use roll::{Roll, RollCall, Row, State};
 pub use server::{Config, EndedBy, Sockets, Udp, run, run_here};
 pub use service::{Handled, Next, Peer, Reason, Service, Waker};
-pub use worker::Limits;
+pub use worker::{BusyPoll, Limits};

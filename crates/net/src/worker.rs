@@ -10,7 +10,8 @@ use scrubjay_base::time::Now;
 use scrubjay_io::driver::{Driver, Ready};
 
 use self::accept::Mailbox;
-use self::busy_poll::BusyPoll;
+pub use self::busy_poll::BusyPoll;
+use self::busy_poll::Looking;
 use self::group::{Group, Turn};
 use self::rates::{Queue, Rates};
 use crate::addresses::Addresses;
@@ -62,8 +63,8 @@ pub struct Limits {
     pub requests_per_user: u32,
     /// Close connections that did nothing for this many seconds; 0: never.
     pub idle_timeout_secs: u32,
-    /// Microseconds that a worker looks for something to do again and again before it sleeps; 0: none.
-    pub busy_poll_micros: u32,
+    /// How long a worker looks for something to do again and again before it sleeps.
+    pub busy_poll: BusyPoll,
 }
 
 /// What all workers share.
@@ -110,7 +111,7 @@ pub(crate) struct Worker<'a, D: Driver, S: Service> {
     limits: Seen<Limits>,
     rates: Rates,
     held_back: Queue,
-    busy_poll: BusyPoll,
+    looking: Looking,
     /// When this turn began.
     turn_at: Now,
     listening: bool,
@@ -153,7 +154,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             rest_until: Now::default(),
             turns: Vec::new(),
             group: Group::new(),
-            busy_poll: BusyPoll::new(limits.busy_poll_micros),
+            looking: Looking::new(limits.busy_poll),
             rates: Rates::of(&limits),
             held_back: Queue::default(),
             turn_at: Now::default(),
@@ -194,7 +195,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
     /// One turn of the loop.
     pub(crate) fn turn(&mut self, ready: &mut Vec<Ready>) -> std::io::Result<()> {
         if self.limits.renew(&self.shared.limits) {
-            self.busy_poll.set_patience(self.limits.busy_poll_micros);
+            self.looking.set_rule(self.limits.busy_poll);
             self.renew_rates();
         }
         let sweeps = self.limits.idle_timeout_secs > 0 || (!self.listening && !self.listeners.is_empty());
@@ -207,7 +208,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             (true, false) => None,
         };
         let timeout = self.held_back.shorten(timeout, self.turn_at);
-        let timeout = match self.busy_poll.looks_again() {
+        let timeout = match self.looking.looks_again() {
             true => Some(0),
             false => timeout,
         };
@@ -217,7 +218,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
         self.driver.wait(timeout, ready)?;
         let now = self.driver.now();
         self.turn_at = now;
-        self.busy_poll.note(now, !ready.is_empty());
+        self.looking.note(now, !ready.is_empty());
         self.service.begin_turn(now);
         self.take_mail(now);
         self.copy_out_if_asked();
@@ -361,6 +362,7 @@ impl<'a, D: Driver, S: Service> Worker<'a, D, S> {
             std::mem::take(&mut self.bytes_written),
         );
         self.shared.counters.add_traffic(self.index, read, written);
+        self.looking.note_work(read, || self.driver.processor_nanos());
     }
 
     /// Answers what has been received, then closes everything.

@@ -13,8 +13,8 @@ use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::{Listener, datagrams};
 use scrubjay_net::udp::{Policy, Words};
 use scrubjay_net::{
-    Config, Control, Counters, EndedBy, Handled, Limits, Live, Next, Output, Peer, Service, Sockets, Stop,
-    Udp, UdpConfig,
+    BusyPoll, Config, Control, Counters, EndedBy, Handled, Limits, Live, Next, Output, Peer, Service,
+    Sockets, Stop, Udp, UdpConfig,
 };
 
 /// How long anything may take before the test gives up.
@@ -81,7 +81,7 @@ fn serve(
             requests_per_address: 0,
             requests_per_user: 0,
             idle_timeout_secs: 0,
-            busy_poll_micros: 0,
+            busy_poll: BusyPoll::Micros(0),
         }),
     };
     let drivers = [(); 2].map(|()| Epoll::new(Clock::start()).unwrap());

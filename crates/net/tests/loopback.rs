@@ -13,7 +13,9 @@ use scrubjay_io::driver::choice::Kind;
 use scrubjay_io::driver::epoll::Epoll;
 use scrubjay_io::driver::uring::Uring;
 use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
-use scrubjay_net::{Config, Control, Counters, Handled, Limits, Live, Next, Output, Peer, Service, Sockets};
+use scrubjay_net::{
+    BusyPoll, Config, Control, Counters, Handled, Limits, Live, Next, Output, Peer, Service, Sockets,
+};
 
 /// How long anything may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -101,7 +103,7 @@ where
             requests_per_address: 0,
             requests_per_user: 0,
             idle_timeout_secs: 0,
-            busy_poll_micros: 0,
+            busy_poll: BusyPoll::Micros(0),
         }),
     };
     let sockets = Sockets::<_, datagrams::Socket, _> {

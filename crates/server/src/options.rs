@@ -2,6 +2,7 @@
 //! documents follow, and [`Options`], what they come to.
 
 mod admin;
+mod busy_poll;
 mod cpus;
 mod documents;
 mod file;
@@ -28,6 +29,7 @@ pub use template::{default_file, in_force, line};
 pub use tls::TlsOptions;
 
 use scrubjay_io::driver::choice as driver;
+use scrubjay_net::BusyPoll;
 use scrubjay_net::udp::Network;
 use scrubjay_tls::Certificate;
 
@@ -145,8 +147,8 @@ pub struct Options {
     pub watcher_logbuf_len: usize,
     /// Bytes of each worker's log buffer (`-o worker_logbuf_size`).
     pub worker_logbuf_len: usize,
-    /// Microseconds that a worker looks for requests before it sleeps (`-o busy_poll`); 0: none.
-    pub busy_poll_micros: u32,
+    /// How long a worker looks for requests before it sleeps (`-o busy_poll`).
+    pub busy_poll: BusyPoll,
     /// CPUs of the workers (`-o worker_cpus`); none: any.
     pub cpus: Vec<usize>,
     /// Protocols spoken (`-B`).
@@ -238,7 +240,7 @@ impl Default for Options {
             watch_enabled: true,
             watcher_logbuf_len: 256 << 10,
             worker_logbuf_len: 64 << 10,
-            busy_poll_micros: 0,
+            busy_poll: BusyPoll::Auto,
             cpus: Vec::new(),
             protocol: Protocol::Auto,
             memory_max: 64 << 20,

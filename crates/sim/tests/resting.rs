@@ -9,7 +9,7 @@ use std::time::Duration;
 use scrubjay_io::clock::Clock;
 use scrubjay_io::driver::choice::{self, Drivers};
 use scrubjay_io::driver::{Listener, datagrams};
-use scrubjay_net::{Config, Control, Counters, Limits, Live, Sockets};
+use scrubjay_net::{BusyPoll, Config, Control, Counters, Limits, Live, Sockets};
 use scrubjay_sim::serving::Serving;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
@@ -73,7 +73,7 @@ fn an_idle_connection_that_has_moved_a_value_takes_little() {
             requests_per_address: 0,
             requests_per_user: 0,
             idle_timeout_secs: 0,
-            busy_poll_micros: 0,
+            busy_poll: BusyPoll::Micros(0),
         }),
     };
     let (counters, control) = (Arc::new(Counters::default()), Arc::new(Control::default()));

@@ -368,6 +368,10 @@ impl<D: Driver> Driver for Secure<D> {
         self.plain.now()
     }
 
+    fn processor_nanos(&self) -> u64 {
+        self.plain.processor_nanos()
+    }
+
     fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()> {
         self.steps_left = HANDSHAKE_STEPS_PER_TURN;
         let has_news = self.unread.values().any(|is_wanted| *is_wanted);

@@ -14,6 +14,7 @@ use super::socket::{Listener, Socket};
 use super::waker::Waker;
 use super::{Driver, Interest, Name, PeerAddress, Ready, Released};
 use crate::clock::Clock;
+use crate::process;
 
 /// Events taken from the kernel at a time.
 const EVENTS_MAX: usize = 512;
@@ -68,6 +69,10 @@ impl Driver for Epoll {
 
     fn now(&mut self) -> Now {
         self.clock.now()
+    }
+
+    fn processor_nanos(&self) -> u64 {
+        process::thread_nanos()
     }
 
     fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()> {

@@ -148,6 +148,10 @@ impl Driver for Uring {
         self.others.now()
     }
 
+    fn processor_nanos(&self) -> u64 {
+        self.others.processor_nanos()
+    }
+
     fn wait(&mut self, timeout_ms: Option<u32>, ready: &mut Vec<Ready>) -> io::Result<()> {
         self.ring.enable()?;
         ready.clear();

@@ -3,12 +3,31 @@
 
 use scrubjay_base::time::Now;
 
+use self::comparison::Comparison;
+
+mod comparison;
+
 /// After as many times in vain it is not tried again until it would have paid.
 const IN_VAIN_MAX: u32 = 8;
 
+/// How long is looked where nobody said how long: more than being woken takes, on most machines.
+const PATIENCE_OF_AUTO_MICROS: u32 = 50;
+
+/// How long a worker looks for something to do again and again before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyPoll {
+    /// A while, as long as that takes less processor time than sleeping at once, which is compared now and then.
+    Auto,
+    /// So many microseconds; 0: not at all.
+    Micros(u32),
+}
+
 /// Whether a worker looks again or sleeps.
 #[derive(Debug)]
-pub(super) struct BusyPoll {
+pub(super) struct Looking {
+    rule: BusyPoll,
+    /// Which of the two takes less, if that is to be found out.
+    comparison: Option<Comparison>,
     /// How long is looked; 0: not at all.
     patience_nanos: u64,
     /// When there was something last.
@@ -19,29 +38,40 @@ pub(super) struct BusyPoll {
     in_vain: u32,
 }
 
-impl BusyPoll {
-    pub(super) fn new(micros: u32) -> BusyPoll {
-        BusyPoll {
-            patience_nanos: u64::from(micros) * 1_000,
+impl Looking {
+    pub(super) fn new(rule: BusyPoll) -> Looking {
+        let (patience, comparison) = match rule {
+            BusyPoll::Auto => (PATIENCE_OF_AUTO_MICROS, Some(Comparison::default())),
+            BusyPoll::Micros(micros) => (micros, None),
+        };
+        Looking {
+            rule,
+            comparison,
+            patience_nanos: u64::from(patience) * 1_000,
             found_at: Now::default(),
             looked_at: Now::default(),
             in_vain: 0,
         }
     }
 
-    /// Looks for so long from now on.
-    pub(super) fn set_patience(&mut self, micros: u32) {
-        self.patience_nanos = u64::from(micros) * 1_000;
-        self.in_vain = 0;
+    /// Goes by this rule from now on.
+    pub(super) fn set_rule(&mut self, rule: BusyPoll) {
+        if rule != self.rule {
+            *self = Looking::new(rule);
+        }
     }
 
     /// Whether to look once more, and not to sleep.
+    #[inline]
     pub(super) fn looks_again(&self) -> bool {
         let waited = self.looked_at.nanos_since(self.found_at);
-        waited < self.patience_nanos && self.in_vain < IN_VAIN_MAX
+        waited < self.patience_nanos
+            && self.in_vain < IN_VAIN_MAX
+            && self.comparison.as_ref().is_none_or(Comparison::looks)
     }
 
     /// It was looked or slept until `now`, and something was there or not.
+    #[inline]
     pub(super) fn note(&mut self, now: Now, found: bool) {
         let waited = now.nanos_since(self.found_at);
         match found {
@@ -54,16 +84,26 @@ impl BusyPoll {
             self.found_at = now;
         }
     }
+
+    /// A turn had so many bytes of requests. `processor_nanos` says how much of the processor this thread has had so far.
+    #[inline]
+    pub(super) fn note_work(&mut self, bytes: u64, processor_nanos: impl FnOnce() -> u64) {
+        if let Some(comparison) = &mut self.comparison
+            && bytes > 0
+        {
+            comparison.note(bytes, processor_nanos);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use scrubjay_base::time::Now;
 
-    use super::{BusyPoll, IN_VAIN_MAX};
+    use super::{BusyPoll, IN_VAIN_MAX, Looking};
 
     /// Looks every microsecond, if it looks, until something is there after `gap_micros`; how often it looked.
-    fn looks(poll: &mut BusyPoll, now_micros: &mut u64, gap_micros: u64) -> u64 {
+    fn looks(poll: &mut Looking, now_micros: &mut u64, gap_micros: u64) -> u64 {
         let mut count = 0;
         let due = *now_micros + gap_micros;
         while poll.looks_again() && *now_micros + 1 < due {
@@ -78,7 +118,7 @@ mod tests {
 
     #[test]
     fn it_is_looked_while_that_pays_and_not_for_long_when_it_does_not() {
-        let (mut poll, mut now) = (BusyPoll::new(50), 0);
+        let (mut poll, mut now) = (Looking::new(BusyPoll::Micros(50)), 0);
         let mut check = |gap: u64, expected: u64| {
             let looked = looks(&mut poll, &mut now, gap);
             assert_eq!(looked, expected, "something came after {gap} us");
@@ -95,7 +135,7 @@ mod tests {
 
     #[test]
     fn without_patience_it_sleeps_at_once() {
-        let (mut poll, mut now) = (BusyPoll::new(0), 0);
+        let (mut poll, mut now) = (Looking::new(BusyPoll::Micros(0)), 0);
         assert!((0..100).all(|gap| looks(&mut poll, &mut now, gap + 1) == 0));
     }
 }

@@ -7,7 +7,7 @@ use scrubjay_base::time::Now;
 use scrubjay_io::driver::sim::{Faults, Listener, Network, Peer, Sim, Socket};
 
 use super::accept::Mailbox;
-use super::{Limits, Shared, Worker};
+use super::{BusyPoll, Limits, Shared, Worker};
 use crate::addresses::Addresses;
 use crate::counters::{Control, Counters};
 use crate::live::Live;
@@ -131,7 +131,7 @@ const NO_LIMITS: Limits = Limits {
     requests_per_address: 0,
     requests_per_user: 0,
     idle_timeout_secs: 0,
-    busy_poll_micros: 0,
+    busy_poll: BusyPoll::Micros(0),
 };
 
 impl Setup {

@@ -33,7 +33,7 @@ fn wrong_options_are_refused_with_a_way_out() {
         64,
         "cannot run on CPU 1023; it may on ",
     );
-    check("-o busy_poll=10001", 1, "takes 0 to 10000");
+    check("-o busy_poll=10001", 1, "takes auto or 0 to 10000 microseconds");
     check("-Z", 64, "ssl_chain_cert");
     check("-Y /no/such/file", 71, "-Y /no/such/file: cannot read");
     check("-Y /dev/null", 64, "no user in it");

@@ -6,7 +6,9 @@
 use scrubjay_io::driver::choice as driver;
 
 use super::row::{Kind, Row};
-use super::{EXIT_USAGE, LogFormat, Options, Protocol, admin, cpus, listen, memory_file, tls, udp};
+use super::{
+    EXIT_USAGE, LogFormat, Options, Protocol, admin, busy_poll, cpus, listen, memory_file, tls, udp,
+};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -200,10 +202,10 @@ pub const ROWS: &[Row] = &[
         .shows("idle_timeout", |o| o.idle_timeout_secs.to_string())
         .differs("a value that is no number is refused instead of read as 0")
         .live(|o, new| o.idle_timeout_secs = new.idle_timeout_secs),
-    Row::number("busy_poll", 0, 10_000, |o, n| o.busy_poll_micros = n as u32, "A worker looks for requests for this long before it sleeps, as long as some come in such a time: answers are faster and cores busier; 0 not at all")
-        .extended().unit("microseconds").default("0")
-        .shows("busy_poll", |o| o.busy_poll_micros.to_string())
-        .live(|o, new| o.busy_poll_micros = new.busy_poll_micros),
+    Row::text("busy_poll", "auto|microseconds", busy_poll::set, "A worker looks for requests before it sleeps: for a while, wherever that takes less processor time than sleeping at once (auto); for so many microseconds, 10000 at most, as long as some come in such a time, which makes answers faster and cores busier; not at all (0)")
+        .extended().default("auto")
+        .shows("busy_poll", |o| busy_poll::text(o.busy_poll))
+        .live(|o, new| o.busy_poll = new.busy_poll),
     Row::text("worker_cpus", "list", cpus::set, "CPUs that the workers stay on, the first on the first of the list and so on, such as 0:2-5; as many as workers (-t) at least")
         .extended().exit(EXIT_USAGE)
         .shows("worker_cpus", |o| if o.cpus.is_empty() { "any".to_owned() } else { cpus::text(&o.cpus) }),

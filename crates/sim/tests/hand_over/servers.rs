@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use scrubjay_io::driver::{Driver, Listener, Socket, datagrams};
-use scrubjay_net::{Carried, Config, Control, Limits, Sockets, Stop, relay};
+use scrubjay_net::{BusyPoll, Carried, Config, Control, Limits, Sockets, Stop, relay};
 use scrubjay_server::carry::{self, RELAY_NANOS_MAX};
 use scrubjay_server::service::Shared;
 use scrubjay_sim::serving::Serving;
@@ -84,7 +84,7 @@ impl Servers {
                 requests_per_address: 0,
                 requests_per_user: 0,
                 idle_timeout_secs: 0,
-                busy_poll_micros: 0,
+                busy_poll: BusyPoll::Micros(0),
             }),
         };
         let mut serving = first;

@@ -4,6 +4,7 @@ use scrubjay_io::driver::sim::{Faults, Peer};
 
 use super::{Limits, NO_LIMITS, Setup, turns};
 use crate::connection::WRITE_MAX;
+use crate::worker::BusyPoll;
 use crate::worker::accept::ACCEPTS_PER_TURN;
 
 #[test]
@@ -124,7 +125,7 @@ fn who_would_hold_too_much_is_closed_and_the_others_stay() {
 #[test]
 fn a_worker_that_looks_again_sleeps_when_nothing_comes() {
     let limits = Limits {
-        busy_poll_micros: 100,
+        busy_poll: BusyPoll::Micros(100),
         ..NO_LIMITS
     };
     let setup = Setup::new(1, Faults::NONE, limits);

@@ -28,7 +28,7 @@ pub fn limits(options: &Options) -> Limits {
         requests_per_address: options.requests_per_address,
         requests_per_user: options.requests_per_user,
         idle_timeout_secs: options.idle_timeout_secs,
-        busy_poll_micros: options.busy_poll_micros,
+        busy_poll: options.busy_poll,
     }
 }
 

@@ -35,6 +35,7 @@ fn sample(row: &Row) -> (String, String) {
             "listen" => "127.0.0.2:7",
             "unix-mask" => "770",
             "stat-delimiter" => "/",
+            "busy_poll" => "50",
             "worker_cpus" => "0-9",
             "admin" => "127.0.0.1:9150",
             "ssl_keyformat" => "DER",
