@@ -6,13 +6,13 @@
 //! confirm what is known, so that what they waste is a small part of the whole.
 
 /// Turns that make a stretch.
-const TURNS: u32 = 256;
+const TURNS: u32 = 128;
 
 /// Most stretches from one trial to the next.
-const STRETCHES_MAX: u32 = 256;
+const STRETCHES_MAX: u32 = 512;
 
 /// From one trial to the next where something else is asked than before.
-const STRETCHES_AT_CHANGE: u32 = 32;
+const STRETCHES_AT_CHANGE: u32 = 16;
 
 /// So many times as much as before for the same: something has changed.
 const CHANGED: f64 = 1.5;
