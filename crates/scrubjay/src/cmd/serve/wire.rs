@@ -141,10 +141,14 @@ impl Conversation {
 /// Sends `message` with `files`.
 ///
 /// # Errors
-/// In words: the other end is gone, or does not read.
+/// In words: the other end does not read, or is gone, and why if it said so before.
 pub fn send(channel: &Channel, message: &Message, files: &[BorrowedFd<'_>]) -> Result<(), String> {
     let bytes = postcard::to_allocvec(message).map_err(|error| error.to_string())?;
-    channel.send(&bytes, files).map_err(|error| words(&error))
+    channel.send(&bytes, files).map_err(|error| match error.kind() {
+        // Nobody writes there any more, so this returns at once.
+        ErrorKind::BrokenPipe => receive(channel).map_or_else(|end| end, |(message, _)| unexpected(message)),
+        _ => words(&error),
+    })
 }
 
 /// Waits for a message.
@@ -216,6 +220,16 @@ mod tests {
         }
         drop(one);
         assert_eq!(receive(&other).expect_err("an end"), "the other process is gone");
+    }
+
+    #[test]
+    fn whoever_is_gone_is_heard_out() {
+        let (one, other) = Channel::pair().expect("a pair");
+        send(&one, &Message::Refused("no".to_owned()), &[]).expect("sent");
+        drop(one);
+        let offer = |channel| send(channel, &Message::Offer { version: 7 }, &[]).expect_err("it is gone");
+        assert_eq!(offer(&other), "no");
+        assert_eq!(offer(&other), "the other process is gone");
     }
 
     #[test]
