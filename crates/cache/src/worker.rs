@@ -251,16 +251,17 @@ impl Worker {
         self.member.cache.index.is_far()
     }
 
-    /// Hints the processor to fetch what look-ups of `keys`, at most [`FETCH_AHEAD_MAX`], will need.
+    /// Hints the processor to fetch what look-ups of `keys` will need, or of the first [`FETCH_AHEAD_MAX`].
     #[inline]
-    pub fn fetch_ahead(&self, keys: &[&[u8]]) {
+    pub fn fetch_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         let (index, heap) = (&self.member.cache.index, &self.member.cache.heap);
-        let mut hashes = [KeyHash(0); FETCH_AHEAD_MAX];
+        let (mut hashes, mut count) = ([KeyHash(0); FETCH_AHEAD_MAX], 0);
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = index.hash(key);
             index.prefetch(heap, *hash);
+            count += 1;
         }
-        for &hash in hashes.iter().take(keys.len()) {
+        for &hash in &hashes[..count] {
             index.prefetch_items(heap, hash);
         }
     }

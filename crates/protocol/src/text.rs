@@ -283,14 +283,28 @@ pub(crate) fn parse_value_len(token: &[u8]) -> Option<usize> {
 /// long way, which says the same of such a line.
 #[inline]
 fn parse_plain_store(verb: StoreVerb, rest: &[u8]) -> Option<Parsed<'_>> {
-    let rest = rest.strip_prefix(b" ").filter(|_| verb != StoreVerb::Cas)?;
-    let (key, rest) = rest.split_at(bytes::find(rest, b' ')?);
+    let (line, rest) = plain_store(verb, rest).filter(|_| verb != StoreVerb::Cas)?;
+    let noreply = !rest.is_empty();
+    if noreply && rest != b" noreply" {
+        return None;
+    }
+    Some(Parsed {
+        request: Ok(Request::Store(line)),
+        noreply,
+    })
+}
+
+/// What follows on the verb of a storage command without a CAS number, and what follows on that.
+#[inline(always)]
+fn plain_store(verb: StoreVerb, rest: &[u8]) -> Option<(StoreLine<'_>, &[u8])> {
+    let rest = rest.strip_prefix(b" ")?;
+    let start = &rest[..rest.len().min(KEY_LEN_MAX + 1)];
+    let key_len = bytes::find(start, b' ').filter(|len| *len > 0)?;
+    let (key, rest) = rest.split_at(key_len);
     let (flags, rest) = digits(rest)?;
     let (exptime, rest) = digits(rest)?;
     let (value_len, rest) = digits(rest)?;
-    let is_plain = (1..=KEY_LEN_MAX).contains(&key.len()) && value_len <= VALUE_LEN_MAX as u64;
-    let noreply = !rest.is_empty();
-    if !is_plain || (noreply && rest != b" noreply") {
+    if value_len > VALUE_LEN_MAX as u64 {
         return None;
     }
     let line = StoreLine {
@@ -301,25 +315,40 @@ fn parse_plain_store(verb: StoreVerb, rest: &[u8]) -> Option<Parsed<'_>> {
         value_len: value_len as usize,
         cas: None,
     };
-    Some(Parsed {
-        request: Ok(Request::Store(line)),
-        noreply,
-    })
+    Some((line, rest))
 }
 
-/// The key of the `set` that `input` starts with, and how many bytes the request has, as far as that can be told at a glance: for
-/// those who prepare what they will be asked.
-#[inline]
-pub fn glance_at_set(input: &[u8]) -> Option<(&[u8], usize)> {
-    let line = input.strip_prefix(b"set ")?;
-    let start = &line[..line.len().min(KEY_LEN_MAX + 1)];
-    let (key, _) = start.split_at(bytes::find(start, b' ')?);
-    let (_flags, rest) = digits(&line[key.len()..])?;
-    let (_exptime, rest) = digits(rest)?;
-    let (value_len, rest) = digits(rest)?;
-    let end = &rest[..rest.len().min(b" noreply\r\n".len())];
-    let line_len = input.len() - rest.len() + bytes::find(end, b'\n')? + 1;
-    Some((key, line_len.checked_add(value_len as usize + 2)?))
+/// A `set` with its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WholeSet<'a> {
+    /// Its line.
+    pub line: StoreLine<'a>,
+    /// Whether it is to be answered with nothing.
+    pub noreply: bool,
+    /// The data block without its line end.
+    pub value: &'a [u8],
+    /// Bytes of the whole request.
+    pub len: usize,
+}
+
+/// The `set` that `input` starts with, if it has come wholly and is written as nearly all are: single blanks, numbers of digits only,
+/// both line ends of two bytes. `None`: it has to be read the long way, which says the same of such a one. Cost: the line is read
+/// once, of the value only the end.
+#[inline(always)]
+pub fn whole_set(input: &[u8]) -> Option<WholeSet<'_>> {
+    let (line, rest) = plain_store(StoreVerb::Set, input.strip_prefix(b"set")?)?;
+    let (noreply, rest) = match rest.strip_prefix(b"\r\n") {
+        Some(rest) => (false, rest),
+        None => (true, rest.strip_prefix(b" noreply\r\n")?),
+    };
+    let (value, rest) = rest.split_at_checked(line.value_len)?;
+    let rest = rest.strip_prefix(b"\r\n")?;
+    Some(WholeSet {
+        line,
+        noreply,
+        value,
+        len: input.len() - rest.len(),
+    })
 }
 
 /// The number of digits that `rest` starts with behind a blank, and what follows on it. Few enough for any number of 63 bits.
@@ -440,7 +469,7 @@ fn parse_verbosity<'a>(tokens: &Tokens<'a>) -> Result<Request<'a>, Words> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Line, Parsed, Request, StoreVerb, first_line, glance_at_set, parse, parse_plain_store, parse_store,
+        Line, Parsed, Request, StoreVerb, first_line, parse, parse_plain_store, parse_store, whole_set,
     };
     use crate::reply;
 
@@ -523,19 +552,48 @@ mod tests {
     }
 
     #[test]
-    fn a_glance_tells_where_a_set_ends_or_nothing() {
+    fn a_whole_set_says_what_its_line_says_or_nothing() {
         let check = |input: &str, wanted: Option<(&str, usize)>| {
-            let wanted = wanted.map(|(key, len)| (key.as_bytes(), len));
-            assert_eq!(glance_at_set(input.as_bytes()), wanted, "{input:?}");
+            let found = whole_set(input.as_bytes());
+            let said = found.map(|set| (std::str::from_utf8(set.value).unwrap(), set.len));
+            assert_eq!(said, wanted, "{input:?}");
+            let Some(set) = found else {
+                return;
+            };
+            let line = first_line(input.as_bytes()).unwrap();
+            let parsed = parse(line.bytes);
+            assert_eq!(parsed.request, Ok(Request::Store(set.line)), "{input:?}");
+            assert_eq!(parsed.noreply, set.noreply, "{input:?}");
+            assert_eq!(set.len, line.len + set.value.len() + 2, "{input:?}");
         };
-        check("set k 0 0 3\r\nabc\r\nset", Some(("k", 18)));
-        check("set key 7 60 0 noreply\n", Some(("key", 25)));
-        check("set k 0 0 3\r\na", Some(("k", 18)));
-        check("set k 0 0 3", None);
-        check("set k -1 0 3\r\n", None);
-        check("set k", None);
-        check(&format!("set {} 0 0 1\r\n", "k".repeat(251)), None);
-        check("get k\r\n", None);
+        check("set k 0 0 3\r\nabc\r\nset", Some(("abc", 18)));
+        check("set key 7 60 0 noreply\r\n\r\n", Some(("", 26)));
+        check("set k 4294967297 4294967295 1\r\n\n\r\n", Some(("\n", 34)));
+        let longest = format!("set {} 0 0 1\r\nx\r\n", "k".repeat(250));
+        check(&longest, Some(("x", 265)));
+        for cut in 0..longest.len() {
+            check(&longest[..cut], None);
+        }
+        for unusual in [
+            "set k 0 0 3\nabc\r\n",
+            "set k 0 0 3\r\nabcd\r\n",
+            "set k 0 0 3\r\nab\r\n",
+            "set k 0 0 3 \r\nabc\r\n",
+            "set k 0 0 3 noreply \r\nabc\r\n",
+            "set k 0 0 3 norepl\r\nabc\r\n",
+            "set  k 0 0 3\r\nabc\r\n",
+            "set k -1 0 3\r\nabc\r\n",
+            "set k 0 -1 3\r\nabc\r\n",
+            "set k 0 0 -1\r\n\r\n",
+            "set k 0 0 99999999999999999999\r\n",
+            "set k 0 0 4294967296\r\n",
+            "set  0 0 3\r\nabc\r\n",
+            "setk 0 0 3\r\nabc\r\n",
+            "get k\r\n",
+        ] {
+            check(unusual, None);
+        }
+        check(&format!("set {} 0 0 1\r\nx\r\n", "k".repeat(251)), None);
     }
 
     fn words_of(words: &str) -> &'static str {

@@ -13,6 +13,7 @@ pub(crate) mod last;
 mod meta;
 mod need;
 mod replies;
+mod sets;
 mod text;
 mod watch;
 
@@ -318,6 +319,19 @@ impl Asked {
     fn handled(&self, consumed: usize) -> u64 {
         self.begun - u64::from(self.last == Some(consumed))
     }
+}
+
+/// Requests of one kind that were answered one after the other.
+#[derive(Debug, Default)]
+struct Run {
+    /// How many.
+    count: usize,
+    /// Bytes that they have together.
+    len: usize,
+    /// Where the last one begins.
+    last: usize,
+    /// What so many bytes look up was fetched.
+    fetched: usize,
 }
 
 /// A list of connections that is being asked for or told.

@@ -135,9 +135,7 @@ fn look_up(cache: &Arc<Cache>, keys: &[Key], ahead: bool) -> Duration {
     for turn in keys.chunks(DEPTH) {
         worker.begin_turn(Now::from_millis(6_000_000));
         if ahead {
-            let mut slices = [b"".as_slice(); DEPTH];
-            slices.iter_mut().zip(turn).for_each(|(slice, key)| *slice = key);
-            worker.fetch_ahead(&slices[..turn.len()]);
+            worker.fetch_ahead(turn.iter().map(Key::as_slice));
         }
         for key in turn {
             let hit = worker.get(&Get::key(key));

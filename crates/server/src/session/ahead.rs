@@ -1,12 +1,11 @@
 //! Looking ahead: what the next requests of a connection will look up is fetched while the processor would wait for the first.
 //!
 //! Nothing here decides anything: a key that is read wrongly is fetched in vain. So lines are read by their first bytes only,
-//! and the search ends at the first that is not a plain look-up or a plain `set`, which looks for the item that it replaces. Where
-//! the cache is small, that item is far all the same: what is stored goes round in more memory than lives in it.
+//! and the search ends at the first that is not a plain look-up or a plain `set`, which looks for the item that it replaces.
 
 use memchr::memchr;
 use scrubjay_cache::{FETCH_AHEAD_MAX, Worker};
-use scrubjay_protocol::text::glance_at_set;
+use scrubjay_protocol::text::whole_set;
 use scrubjay_protocol::tokens::next_token;
 
 use super::BINARY_MAGIC;
@@ -22,7 +21,6 @@ const BINARY_HEAD_LEN: usize = 24;
 pub(super) fn fetch_lines(worker: &Worker, input: &[u8]) -> usize {
     match worker.is_fetching_worth_it() {
         true => fetch(worker, input, cut_line),
-        false if input.starts_with(b"set ") => fetch(worker, input, glance_at_set),
         false => 0,
     }
 }
@@ -75,7 +73,7 @@ pub(crate) fn fetch_firsts(worker: &Worker, inputs: &mut dyn Iterator<Item = &[u
             count += 1;
         }
     }
-    worker.fetch_ahead(&keys[..count]);
+    worker.fetch_ahead(keys[..count].iter().copied());
 }
 
 /// Cuts keys off `input` with `cut`, which returns a key and the length of what it cut off, and fetches for them.
@@ -97,7 +95,7 @@ fn fetch<'i>(
     }
     // One alone would be waited for at once.
     if count > 1 {
-        worker.fetch_ahead(&keys[..count]);
+        worker.fetch_ahead(keys[..count].iter().copied());
     }
     at
 }
@@ -106,7 +104,7 @@ fn fetch<'i>(
 #[inline]
 fn cut_line(input: &[u8]) -> Option<(&[u8], usize)> {
     let Some(verb) = VERBS.iter().find(|verb| input.starts_with(verb)) else {
-        return glance_at_set(input);
+        return whole_set(input).map(|set| (set.line.key, set.len));
     };
     let end = memchr(b'\n', input)?;
     let key = input.get(verb.len()..end)?;

@@ -10,22 +10,9 @@ use scrubjay_protocol::reply::{self, Line, NUMBER_LEN_MAX, key_len_max};
 
 use super::replies::Replies;
 use super::text::{Answer, Order};
-use super::{Context, OUTPUT_PER_CALL, ahead};
+use super::{Context, OUTPUT_PER_CALL, Run, ahead};
 use crate::stats::Counter;
 use crate::watch::Stream;
-
-/// Look-ups that were answered one after the other.
-#[derive(Debug)]
-pub(super) struct Run {
-    /// How many.
-    pub(super) count: usize,
-    /// Bytes that they have together.
-    pub(super) len: usize,
-    /// Where the last one begins.
-    pub(super) last: usize,
-    /// What so many bytes look up was fetched.
-    pub(super) fetched: usize,
-}
 
 /// Answers the `mg` lines that `input` starts with, at most `most`, up to one that needs more than an answer. What the first
 /// `fetched` bytes look up was fetched.

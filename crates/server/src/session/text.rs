@@ -20,8 +20,8 @@ use super::dump::{self, Dump, Told};
 use super::replies::Replies;
 use super::watch::Watcher;
 use super::{
-    Asked, Context, Listed, Listing, OUTPUT_PER_CALL, VERSION, WAIT_VALUE_LEN_MAX, ahead, last, measured,
-    meta,
+    Asked, Context, Listed, Listing, OUTPUT_PER_CALL, Run, VERSION, WAIT_VALUE_LEN_MAX, ahead, last,
+    measured, meta, sets,
 };
 use super::{insides, need};
 use crate::auth::Rights;
@@ -180,22 +180,20 @@ fn handle_steps(
     output: &mut Output<PinnedSlice>,
     asked: &mut Asked,
 ) -> Handled {
-    let (mut consumed, mut fetched, mut left) = (0, 0, context.requests_per_call());
+    let (mut consumed, mut fetched, mut left) = (0_usize, 0_usize, context.requests_per_call());
     while left > 0 {
         left -= 1;
         let rest = &input[consumed..];
-        if consumed >= fetched && matches!(state.step, Step::Line) {
-            fetched = consumed + ahead::fetch_lines(context.worker, rest);
-        }
         if state.step.is_begun_by(rest) {
             asked.begin(consumed);
         }
         let progress = match &mut state.step {
             Step::Line => {
                 let ahead = fetched.saturating_sub(consumed);
-                let run = (rest.starts_with(GET))
-                    .then(|| meta::get_run(context, rest, output, ahead, left + 1))
-                    .filter(|run| run.count > 0);
+                let run = run(context, rest, output, ahead, left + 1);
+                if run.is_none() && ahead == 0 {
+                    fetched = consumed + ahead::fetch_lines(context.worker, rest);
+                }
                 match run {
                     Some(run) => {
                         left -= run.count - 1;
@@ -233,6 +231,25 @@ fn handle_steps(
     let is_more = consumed < input.len();
     let next = if is_more { Next::Again } else { state.step.wants() };
     Handled { consumed, next }
+}
+
+/// Answers requests of one kind that come one behind the other, if `input` starts with such. What its first `ahead` bytes look up
+/// was fetched.
+#[inline(always)]
+fn run(
+    context: &mut Context<'_>,
+    input: &[u8],
+    output: &mut Output<PinnedSlice>,
+    ahead: usize,
+    most: usize,
+) -> Option<Run> {
+    if input.starts_with(GET) {
+        Some(meta::get_run(context, input, output, ahead, most)).filter(|run| run.count > 0)
+    } else if ahead == 0 && input.starts_with(sets::SET) {
+        sets::run(context, input, output, most)
+    } else {
+        None
+    }
 }
 
 fn handle_line(
@@ -658,27 +675,10 @@ fn begin_store(
     input: &[u8],
     output: &mut Output<PinnedSlice>,
 ) -> Progress {
-    let order = Order {
-        mode: match line.verb {
-            StoreVerb::Set | StoreVerb::Cas => StoreMode::Set,
-            StoreVerb::Add => StoreMode::Add,
-            StoreVerb::Replace => StoreMode::Replace,
-            StoreVerb::Append => StoreMode::Append,
-            StoreVerb::Prepend => StoreMode::Prepend,
-        },
-        key_is_binary: false,
-        flags: line.flags,
-        exptime: line.exptime,
-        compare_cas: line.cas,
-        invalidate: false,
-        new_cas: None,
-        vivify: None,
-        answer: Answer::Classic { noreply },
-    };
     begin_value(
         step,
         context,
-        order,
+        Order::of(line, noreply),
         line.key,
         line.value_len,
         line_len,
@@ -850,10 +850,31 @@ fn list_keys(step: &mut Step, context: &mut Context<'_>, out: &mut Vec<u8>) -> P
 }
 
 impl Order {
+    #[inline(always)]
+    pub(super) fn of(line: &StoreLine<'_>, noreply: bool) -> Order {
+        Order {
+            mode: match line.verb {
+                StoreVerb::Set | StoreVerb::Cas => StoreMode::Set,
+                StoreVerb::Add => StoreMode::Add,
+                StoreVerb::Replace => StoreMode::Replace,
+                StoreVerb::Append => StoreMode::Append,
+                StoreVerb::Prepend => StoreMode::Prepend,
+            },
+            key_is_binary: false,
+            flags: line.flags,
+            exptime: line.exptime,
+            compare_cas: line.cas,
+            invalidate: false,
+            new_cas: None,
+            vivify: None,
+            answer: Answer::Classic { noreply },
+        }
+    }
+
     /// Stores the complete value and answers. Inlined: what it is given was written just now, and would be read back in other
     /// parts than it was written in, for which the processor has to wait.
     #[inline(always)]
-    fn store(&self, context: &mut Context<'_>, key: &[u8], value: Body<'_>, out: &mut Vec<u8>) {
+    pub(super) fn store(&self, context: &mut Context<'_>, key: &[u8], value: Body<'_>, out: &mut Vec<u8>) {
         let outcome = context.store(Store {
             key,
             key_is_binary: self.key_is_binary,
