@@ -1,6 +1,6 @@
 """How fast the Python package is beside pymemcache and pylibmc, in one process against one server.
 
-    python bench/python.py --port 11211 [--rounds 5] [--seconds 0.5]
+    python bench/python.py --port 11211 [--rounds 5] [--seconds 0.5] [--form classic] [--text]
 
 It needs the packages scrubjay, pymemcache and pylibmc, and a server at the port. Rounds alternate between the clients; printed are
 medians of calls (or keys) a second, and the ratios to both others.
@@ -107,13 +107,14 @@ def main():
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--form", default="auto", help="which commands scrubjay's client sends: auto, meta or classic")
+    parser.add_argument("--text", action="store_true", help="pylibmc speaks the text protocol, not the binary one")
     options = parser.parse_args()
     address = f"{options.host}:{options.port}"
     clients = {
-        "scrubjay": scrubjay.Client(address, default_noreply=False),
+        "scrubjay": scrubjay.Client(address, default_noreply=False, form=options.form),
         "pymemcache": pymemcache.Client(address, default_noreply=False, no_delay=True),
-        # Its text protocol is no faster here.
-        "pylibmc": pylibmc.Client([address], binary=True, behaviors={"tcp_nodelay": True}),
+        "pylibmc": pylibmc.Client([address], binary=not options.text, behaviors={"tcp_nodelay": True}),
     }
     pools = {
         "scrubjay": Shared(clients["scrubjay"]),
