@@ -2,14 +2,26 @@
 
 use crate::binary;
 use crate::meta::{self, Gets, Verb};
-use crate::text;
+use crate::text::{self, Request};
 
 /// The classic text protocol.
 pub fn text(input: &[u8]) {
     let mut rest = input;
     while let Some(line) = text::first_line(rest) {
         assert!(line.len <= rest.len(), "a line lies in its input");
-        let _ = text::parse(line.bytes);
+        let parsed = text::parse(line.bytes);
+        if let Some(set) = text::whole_set(rest) {
+            assert_eq!(
+                (Ok(Request::Store(set.line)), set.noreply),
+                (parsed.request, parsed.noreply)
+            );
+            let (value, len) = (
+                &rest[line.len..][..set.line.value_len],
+                line.len + set.line.value_len,
+            );
+            assert_eq!((set.value, set.len), (value, len + 2), "read alike");
+            assert!(rest[len..].starts_with(b"\r\n"));
+        }
         rest = &rest[line.len..];
     }
 }

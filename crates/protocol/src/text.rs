@@ -299,7 +299,8 @@ fn parse_plain_store(verb: StoreVerb, rest: &[u8]) -> Option<Parsed<'_>> {
 fn plain_store(verb: StoreVerb, rest: &[u8]) -> Option<(StoreLine<'_>, &[u8])> {
     let rest = rest.strip_prefix(b" ")?;
     let start = &rest[..rest.len().min(KEY_LEN_MAX + 1)];
-    let key_len = bytes::find(start, b' ').filter(|len| *len > 0)?;
+    // Whoever has not looked for the line's end yet learns here that it does not come before.
+    let key_len = bytes::find_at_most(start, b' ').filter(|len| *len > 0 && start[*len] == b' ')?;
     let (key, rest) = rest.split_at(key_len);
     let (flags, rest) = digits(rest)?;
     let (exptime, rest) = digits(rest)?;
@@ -588,12 +589,34 @@ mod tests {
             "set k 0 0 99999999999999999999\r\n",
             "set k 0 0 4294967296\r\n",
             "set  0 0 3\r\nabc\r\n",
+            "set k\n 0 0 3\r\nabc\r\n",
+            "set k\r\n 0 0 3\r\nabc\r\n",
             "setk 0 0 3\r\nabc\r\n",
             "get k\r\n",
         ] {
             check(unusual, None);
         }
         check(&format!("set {} 0 0 1\r\nx\r\n", "k".repeat(251)), None);
+    }
+
+    #[test]
+    fn what_looks_like_a_set_is_none_unless_its_line_says_so() {
+        const WORDS: [&str; 14] = [
+            "set", "set k", " ", " k", "key", " 0", " 1", " 2", "\r\n", "\r\n", "\n", "\r", " noreply", "x",
+        ];
+        let (mut state, mut sets) = (1_u64, 0);
+        for _ in 0..1_000_000 {
+            let mut input = String::from(["set", "set k"][(state >> 40) as usize % 2]);
+            for _ in 0..9 {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                input.push_str(WORDS[(state >> 33) as usize % WORDS.len()]);
+            }
+            sets += usize::from(whole_set(input.as_bytes()).is_some());
+            crate::fuzz::text(input.as_bytes());
+        }
+        assert!(sets > 100, "{sets} sets");
     }
 
     fn words_of(words: &str) -> &'static str {
