@@ -77,10 +77,12 @@ fn expire_shows_dead_bytes() {
         (&second["evicted"], &second["readable_of_stage_2"]),
         (&0.into(), &31_506.into())
     );
+    // 92.0 is held in virtual time, by `fill` in crates/sim. Where a machine is so busy that a store waits for room, a segment of the 254
+    // is kept free from then on.
     for stage in ["stage_3_9950_x_1024_ttl_0", "stage_4_9950_x_1024_ttl_0"] {
         let percent = &found[1][stage]["readable_percent_of_the_limit"];
         assert!(
-            percent.as_f64().is_some_and(|percent| percent >= 92.0),
+            percent.as_f64().is_some_and(|percent| percent >= 91.6),
             "{stage}: {percent}"
         );
     }
