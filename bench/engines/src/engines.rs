@@ -152,11 +152,8 @@ impl Session for Worker<'_> {
     #[inline]
     fn fetch_ahead(&mut self, requests: &[Request]) {
         if self.engine.ahead {
-            let mut keys = [b"".as_slice(); crate::load::TURN];
-            for (key, request) in keys.iter_mut().zip(requests) {
-                *key = &request.key;
-            }
-            self.worker.fetch_ahead(&keys[..requests.len()]);
+            self.worker
+                .fetch_ahead(requests.iter().map(|request| request.key.as_slice()));
         }
     }
 
