@@ -13,7 +13,7 @@ use crate::watch::Stream;
 pub(super) const SET: &[u8; 4] = b"set ";
 
 /// Does the sets that `input` starts with, at most `most`, up to one that is unusual, has not come wholly or is too large. `None`: it
-/// starts with none, or with one alone before something else, which is better looked ahead for together.
+/// starts with none, or with one alone before something else, and that is better looked ahead for together.
 #[inline(never)]
 pub(super) fn run(
     context: &mut Context<'_>,
@@ -26,16 +26,18 @@ pub(super) fn run(
     {
         return None;
     }
-    if first.len == input.len() {
-        store(context, &first, output);
-        return Some(Run {
-            count: 1,
-            len: first.len,
-            ..Run::default()
-        });
+    if input[first.len..].starts_with(SET) {
+        return Some(run_of_many(context, first, input, output, most));
     }
-    let run = run_of_many(context, first, input, output, most);
-    (run.count > 0).then_some(run)
+    if first.len < input.len() && context.worker.is_fetching_worth_it() {
+        return None;
+    }
+    store(context, &first, output);
+    Some(Run {
+        count: 1,
+        len: first.len,
+        ..Run::default()
+    })
 }
 
 #[inline(never)]
@@ -48,9 +50,9 @@ fn run_of_many<'i>(
 ) -> Run {
     let mut run = Run::default();
     let mut sets = [first; FETCH_AHEAD_MAX];
+    let (mut count, mut at) = (1, first.len);
     loop {
-        let (mut count, mut at) = (0, run.len);
-        for place in sets.iter_mut().take(most - run.count) {
+        for place in sets.iter_mut().take(most - run.count).skip(count) {
             let Some(set) = whole_set(&input[at..]) else {
                 break;
             };
@@ -60,9 +62,6 @@ fn run_of_many<'i>(
             *place = set;
             at += set.len;
             count += 1;
-        }
-        if count < 2 && at < input.len() {
-            return run;
         }
         let sets = &sets[..count];
         context.worker.fetch_ahead(sets.iter().map(|set| set.line.key));
@@ -79,6 +78,7 @@ fn run_of_many<'i>(
         if count < FETCH_AHEAD_MAX || run.count == most {
             return run;
         }
+        count = 0;
     }
 }
 
