@@ -149,6 +149,12 @@ impl Cache {
                 SegmentState::Retired => assert_eq!(expected, 0, "no slot points into a retired segment"),
                 SegmentState::Draining => panic!("a segment is being emptied while everything is quiet"),
                 SegmentState::Open | SegmentState::Sealed => {
+                    let is_closed = header.state() == SegmentState::Sealed;
+                    assert_eq!(
+                        header.is_closed(),
+                        is_closed,
+                        "who closed {segment:?} has sealed it"
+                    );
                     assert_eq!(
                         u64::from(header.live()),
                         expected,

@@ -460,6 +460,15 @@ impl Cache {
         }
     }
 
+    /// Seals the segment that [`append`](Cache::append) found full, if there was one.
+    #[cold]
+    pub(crate) fn seal(&self, full: Option<SegmentId>) {
+        if let Some(full) = full {
+            let mut state = self.pool.lock();
+            self.pool.seal(&mut state, &self.heap, &self.epochs, full);
+        }
+    }
+
     /// Seals `full` and sees to it that the log (or the one to use instead) has an open segment.
     pub(crate) fn open_another(
         &self,

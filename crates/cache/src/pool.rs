@@ -15,6 +15,9 @@ use crate::eviction::{LOGS, class_logs};
 use crate::huge::Ranges;
 use crate::segment::{Heap, SegmentId, SegmentState};
 
+#[cfg(all(test, not(loom), not(shuttle)))]
+mod tests;
+
 /// Segments that only reclamation may take, so that it can always move live items out of a victim.
 const RESERVE: u32 = 2;
 
@@ -158,6 +161,7 @@ impl Pool {
     pub(crate) fn resume(heap: &Heap, config: &Config) -> Option<Pool> {
         let pool = Pool::new(heap, config);
         let mut state = pool.lock();
+        let mut unsealed = Vec::new();
         for segment in (0..heap.segments_max()).map(SegmentId) {
             let header = heap.header(segment);
             let incarnation = header.incarnation.load(Ordering::Relaxed);
@@ -184,13 +188,21 @@ impl Pool {
             state.used += 1;
             state.ranges.note_taken(segment);
             state.lock_into_ram(heap, segment);
-            if header.state() == SegmentState::Open {
-                let open = pool.open.get(header.log()).filter(|_| !header.is_closed())?;
+            if header.state() == SegmentState::Open && header.is_closed() {
+                unsealed.push(header);
+            } else if header.state() == SegmentState::Open {
+                let open = pool.open.get(header.log())?;
                 if open.swap(segment.0, Ordering::Relaxed) != NONE {
                     return None;
                 }
                 state.open += 1;
             }
+        }
+        // Earlier builds left one so where nothing came to its log any more.
+        for header in unsealed {
+            state.sealed_order += 1;
+            header.sealed_order.store(state.sealed_order, Ordering::Relaxed);
+            header.set_state(SegmentState::Sealed);
         }
         // All that was flushed is older than all that comes.
         if heap.superblock().flush_below.load(Ordering::Relaxed) > state.next_incarnation {

@@ -5,6 +5,7 @@
 
 use scrubjay_base::sync::whole::Ordering;
 use scrubjay_base::sync::yield_now;
+use scrubjay_io::thread;
 
 use crate::api::{Cause, Refusal};
 use crate::cache::Cache;
@@ -20,8 +21,12 @@ const DEAD_SHARE: u64 = 16;
 /// Segments that are made free ahead at most when one is opened.
 const AHEAD_PER_OPEN: usize = 2;
 
-/// Times a worker waits for others before it concludes that no memory can be had: far more than any turn takes.
-const WAITS_MAX: u32 = 200_000;
+/// Times in a row that a worker only yields to others before it rests in between.
+const YIELDS: u32 = 1_000;
+
+/// Times a worker waits for others before it concludes that no memory can be had: seconds, as one that is in the middle of a
+/// turn may be without a processor for long where many threads want one.
+const WAITS_MAX: u32 = YIELDS + 20_000;
 
 /// Bytes that eviction may move for each byte stored. Beyond that it keeps only what was read twice.
 const COPIES_PER_STORED: f64 = 1.15;
@@ -133,11 +138,11 @@ impl Cache {
             return Err(Refusal::NoMemory);
         }
         if waiting > 0 {
-            yield_now();
+            wait_for_others(*attempts);
             return Ok(());
         }
         let Ok(mut reclaimer) = self.reclaimer.try_lock() else {
-            yield_now();
+            wait_for_others(*attempts);
             return Ok(());
         };
         let survey = self.survey(turn);
@@ -151,12 +156,12 @@ impl Cache {
                 Ok(())
             }
             Step::Wait => {
-                yield_now();
+                wait_for_others(*attempts);
                 Ok(())
             }
             // Who had the right to empty segments before this worker may have left none to empty.
             Step::Nothing if self.pool.lock().has_or_awaits_free(&self.heap) => {
-                yield_now();
+                wait_for_others(*attempts);
                 Ok(())
             }
             Step::Nothing => Err(Refusal::NoMemory),
@@ -276,9 +281,9 @@ impl Cache {
         });
         let (segment, _, is_open) = heads.min_by(|one, other| one.1.total_cmp(&other.1))?;
         if is_open {
-            if self.heap.close(segment) {
-                self.pool.seal(&mut state, &self.heap, &self.epochs, segment);
-            }
+            // Where another closed it and has not come to seal it, that is done here.
+            self.heap.close(segment);
+            self.pool.seal(&mut state, &self.heap, &self.epochs, segment);
             return Some(Least::Closed);
         }
         Some(Least::Sealed(segment))
@@ -340,6 +345,16 @@ impl Cache {
                 None => return,
             }
         }
+    }
+}
+
+/// Lets other threads run, for the `round`th time in a row.
+fn wait_for_others(round: u32) {
+    // A model checker has no clock, and runs all others while one yields.
+    if round < YIELDS || cfg!(any(loom, shuttle)) {
+        yield_now();
+    } else {
+        thread::rest();
     }
 }
 

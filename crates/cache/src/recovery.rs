@@ -19,7 +19,7 @@ use scrubjay_io::thread;
 use crate::checksum::Sum;
 use crate::eviction::LOGS;
 use crate::index::{Index, KeyHash, Moved, Visit};
-use crate::item::{ItemRef, Kind, Outline};
+use crate::item::{ItemRef, Kind, LEAST, Outline};
 use crate::line::Location;
 use crate::pool::NUMBER_MAX;
 use crate::segment::{Heap, SEGMENT_START, SegmentId, SegmentState, Starts};
@@ -266,7 +266,14 @@ fn fill_gaps(heap: &Heap, segments: &[Segment], loose: &[Loose]) -> bool {
             starts.note(heap, next.start, next.end);
             at = next.end;
         }
-        let is_filled = heap.fill_gap(id, at, limit, &mut starts);
+        let left = limit.saturating_sub(at) as usize;
+        let is_filled = if (1..LEAST).contains(&left) && limit as usize == heap.segment_size() {
+            // Who closed it, and knew that so little was left, did not come to say so.
+            heap.header(id).seal_at(at);
+            true
+        } else {
+            heap.fill_gap(id, at, limit, &mut starts)
+        };
         heap.header(id).set_starts(&starts);
         is_filled
     })

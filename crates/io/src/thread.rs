@@ -37,6 +37,14 @@ pub fn run_beside<R: Send, O>(
     })
 }
 
+/// How long a thread rests.
+const REST: Duration = Duration::from_micros(100);
+
+/// Sleeps 100 us, so that whoever is waited for gets a processor: who yields instead stays in line before it.
+pub fn rest() {
+    std::thread::sleep(REST);
+}
+
 /// The cores that this thread may run on.
 pub fn cores() -> Vec<usize> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else {

@@ -7,6 +7,7 @@ use scrubjay_base::time::Now;
 use super::{Found, recover_by_marks, recover_in_doubt};
 use crate::api::{Body, Config, Delete, Store};
 use crate::cache::Cache;
+use crate::item::LEAST;
 use crate::segment::{SEGMENT_START, SegmentHeader, SegmentId, SegmentState};
 use crate::worker::Worker;
 
@@ -109,4 +110,43 @@ fn a_slot_that_names_another_item_makes_it_doubt() {
     assert!(by_marks(&cache).is_none());
     let (found, _) = in_doubt(&cache).expect("nothing contradicts");
     assert_eq!(found.unreadable, 2);
+}
+
+#[test]
+fn a_segment_whose_end_was_not_said_when_little_was_left_is_taken_up() {
+    let cache = Cache::new(Config::new(32 << 20)).expect("memory");
+    let mut worker = cache.worker();
+    worker.begin_turn(NOW);
+    let mut set = |number: u32, len: usize| {
+        let key = format!("key-{number:08}");
+        worker.store(Store::set(key.as_bytes(), Body::Bytes(&vec![7; len])));
+    };
+    let (segment, unit) = (SegmentId(0), cache.heap.aligned(1));
+    assert!(unit < LEAST, "or so little is never left");
+    let left = || cache.heap.left(segment);
+    let whole = cache.heap.segment_size() - SEGMENT_START as usize;
+    set(0, 20);
+    let item = whole - left();
+    // The last item ends one unit before the segment does: items of a size that divides the rest.
+    let more = (0..200)
+        .step_by(unit)
+        .find(|more| (left() - unit).is_multiple_of(item + more));
+    let more = more.expect("a size");
+    (1..)
+        .take_while(|_| left() > unit)
+        .for_each(|number| set(number, 20 + more));
+    assert_eq!(left(), unit);
+    // Who finds no room then dies before it says where the segment ends.
+    let header = cache.heap.header(segment);
+    header.seal_at(0);
+    header.set_state(SegmentState::Open);
+    let (items, bytes) = (cache.items(), cache.items_bytes());
+    let (found, _) = by_marks(&cache).expect("nobody has changed the memory");
+    assert_eq!((found.items.items, found.items.bytes), (items, bytes));
+    assert_eq!(header.state(), SegmentState::Sealed);
+    assert_eq!(
+        cache.heap.segment_size() - header.used() as usize,
+        unit + SEGMENT_START as usize
+    );
+    assert_eq!(header.live(), header.used());
 }

@@ -51,7 +51,15 @@ impl Worker {
         let heat = likely.map(|likely| likely.heat()).or(live.map(|live| live.heat));
         let heat = self.heat_of(hash, heat);
         let place = cache.eviction.place(form.len(), heat, header.deadline, turn.tick);
-        let room = cache.append(place.log, &place, form.len(), None).ok()?;
+        let room = match cache.append(place.log, &place, form.len(), None) {
+            Ok(room) => room,
+            Err(full) => {
+                drop(locked);
+                // The long way may choose another log, and would leave what this one closed.
+                cache.seal(full);
+                return None;
+            }
+        };
         let (location, len) = (room.location(), room.len());
         let mut draft = Draft {
             item: room.write_form(&form, header, key, value),
