@@ -5,8 +5,10 @@
 //
 // Starts four servers (scrubjay, or memcached itself) on free ports. Each figure is the best of several rounds in which the
 // contestants take turns. Needs php-memcached, php-igbinary and php-msgpack. With words, only parts whose name has one of them.
+// Where LINK_NETNS and LINK_ADDRESS are set, as by bench/link.py, the servers run there.
 
 const ROUNDS = 7;
+define('HOST', getenv('LINK_ADDRESS') ?: '127.0.0.1');
 
 $binary = $argv[1] ?? 'target/release/scrubjay';
 $words = array_slice($argv, 2);
@@ -18,7 +20,8 @@ function servers(string $binary, int $count): array
     $ports = [];
     for ($number = 0; $number < $count; $number++) {
         $file = tempnam(sys_get_temp_dir(), 'port');
-        $command = [...explode(' ', $binary), '-l', '127.0.0.1', '-p', '-1', '-U', '0', '-m', '256', '-t', '1'];
+        $far = getenv('LINK_NETNS');
+        $command = [...($far ? ['ip', 'netns', 'exec', $far] : []), ...explode(' ', $binary), '-l', HOST, '-p', '-1', '-U', '0', '-m', '256', '-t', '1'];
         if (posix_getuid() === 0) {
             array_push($command, '-u', 'root');
         }
@@ -71,7 +74,7 @@ function connected(string $class, array $ports, ?string $id = null): object
 {
     $client = new $class($id);
     foreach ($client->getServerList() ? [] : $ports as $port) {
-        $client->addServer('127.0.0.1', $port);
+        $client->addServer(HOST, $port);
     }
     $client->setOption($class::OPT_TCP_NODELAY, 1);
     return $client;
@@ -119,6 +122,48 @@ if (part('arrays of 20 rows: set and get, each with its default serializer (thou
     $best = best(['theirs' => $run($theirs, 'a'), 'theirs with igbinary' => $run($igbinary, 'b'), 'ours' => $run($ours, 'c')]);
     foreach ($best as $name => $time) {
         printf("  %-24s %6.1f  ratio %.2f\n", $name, 10000 / $time / 1e3, $best['theirs'] / $time);
+    }
+}
+
+if (part('a page of 20 KB: set and get (ms at the median; ratio to the same client\'s serialize, not compressed)')) {
+    $rows = [];
+    mt_srand(7);
+    $vocabulary = ['red', 'green', 'large', 'small', 'wooden', 'chair', 'table', 'lamp', 'with', 'and', 'for', 'kitchen', 'garden', '2024', 'sale'];
+    for ($number = 0; strlen(serialize($rows)) < 20000; $number++) {
+        $some = fn (int $count) => implode(' ', array_map(fn () => $vocabulary[array_rand($vocabulary)], range(1, $count)));
+        $rows[] = ['id' => mt_rand(1, 999999), 'title' => $some(4), 'text' => $some(12), 'price' => mt_rand(100, 99999) / 100,
+            'tags' => [$some(1), $some(1)], 'stock' => mt_rand(0, 50), 'at' => 1700000000 + mt_rand(0, 9999999)];
+    }
+    $contestants = [];
+    foreach (['Memcached', 'Scrubjay'] as $class) {
+        $sets = [
+            'serialize, not compressed' => [$class::OPT_SERIALIZER => $class::SERIALIZER_PHP, $class::OPT_COMPRESSION => false],
+            'serialize, compressed' => [$class::OPT_SERIALIZER => $class::SERIALIZER_PHP, $class::OPT_COMPRESSION => true],
+            'igbinary, compressed' => [$class::OPT_SERIALIZER => $class::SERIALIZER_IGBINARY, $class::OPT_COMPRESSION => true],
+            'msgpack, compressed' => [$class::OPT_SERIALIZER => $class::SERIALIZER_MSGPACK, $class::OPT_COMPRESSION => true],
+        ];
+        foreach ($sets as $name => $options) {
+            $client = connected($class, [$ports[0]]);
+            $client->setOptions($options);
+            $contestants["$class, $name"] = $client;
+        }
+    }
+    $times = array_fill_keys(array_keys($contestants), []);
+    for ($round = 0; $round < 500; $round++) {
+        foreach ($contestants as $name => $client) {
+            $start = hrtime(true);
+            $key = 'page:' . md5($name);
+            $client->set($key, $rows) && $client->get($key) === $rows or exit("$name does not give the page back\n");
+            $times[$name][] = (hrtime(true) - $start) / 1e6;
+        }
+    }
+    foreach ($times as $name => $all) {
+        sort($all);
+        $median = $all[250];
+        $class = strstr($name, ',', true);
+        $base = $times["$class, serialize, not compressed"];
+        sort($base);
+        printf("  %-38s %6.3f  ratio %.2f\n", $name, $median, $median / $base[250]);
     }
 }
 
@@ -202,7 +247,7 @@ if (part('set-up of four servers and the first get (ms), by weight')) {
             $scheme ? $client->setOption($class::OPT_SCHEME, $scheme) : $client->setOption($class::OPT_LIBKETAMA_COMPATIBLE, true);
             if (!$client->getServerList()) {
                 foreach ($ports as $number => $port) {
-                    $client->addServer('127.0.0.1', $port, $number === 0 ? $weight : 1);
+                    $client->addServer(HOST, $port, $number === 0 ? $weight : 1);
                 }
             }
             $client->get('first');

@@ -1,11 +1,13 @@
 //! What sharing connections costs and gains: `bench_shared PROGRAM [NAME]...` starts `PROGRAM -p -1` (a server of memcached's
 //! kind that writes the file `MEMCACHED_PORT_FILENAME`) as often as needed and runs the measurements that are named, or all.
+//!
+//! Where `LINK_NETNS` and `LINK_ADDRESS` are set, as by `bench/link.py`, servers run there and not on this side.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ const THREADS: usize = 30;
 
 struct Server {
     child: Child,
+    host: String,
     port: u16,
 }
 
@@ -25,25 +28,21 @@ impl Server {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let file = std::env::temp_dir().join(format!("bench_shared-{}-{number}", std::process::id()));
-        let mut command = Command::new(program);
-        command.args([
-            "-p",
-            "-1",
-            "-m",
-            "64",
-            "-t",
-            "1",
-            "-c",
-            "4096",
-            "-l",
-            "127.0.0.1",
-            "-U",
-            "0",
-        ]);
-        if program.ends_with("memcached") {
-            command.args(["-u", "root"]);
-        }
-        let child = command
+        let host = std::env::var("LINK_ADDRESS").unwrap_or_else(|_| "127.0.0.1".to_owned());
+        let mut command = match std::env::var("LINK_NETNS") {
+            Ok(far) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", &far, program]);
+                command
+            }
+            Err(_) => Command::new(program),
+        };
+        command.args(
+            "-u root -p -1 -m 64 -t 1 -c 4096 -U 0 -l"
+                .split(' ')
+                .chain([host.as_str()]),
+        );
+        let mut child = command
             .env("MEMCACHED_PORT_FILENAME", &file)
             .stderr(std::process::Stdio::null())
             .spawn()
@@ -55,13 +54,19 @@ impl Server {
                 Some(port) => break port,
                 None => thread::yield_now(),
             }
+            let ended = child.try_wait().expect("a child");
+            assert!(ended.is_none(), "{command:?} has ended");
         };
         let _ = std::fs::remove_file(&file);
-        Server { child, port }
+        Server { child, host, port }
+    }
+
+    fn place(&self) -> Place {
+        Place::new(&*self.host, self.port)
     }
 
     fn client(&self) -> Client {
-        Client::new(Config::new(vec![Place::new("127.0.0.1", self.port)])).expect("one server")
+        Client::new(Config::new(vec![self.place()])).expect("one server")
     }
 }
 
@@ -114,21 +119,34 @@ fn set(client: &Client, key: &[u8], value: &[u8]) {
     assert_eq!(stored, Ok(Reply::Stored));
 }
 
-/// What a bare loop of write and read would take.
-fn raw_loop(server: &Server, calls: usize) -> Latencies {
-    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-    stream.set_nodelay(true).expect("settable");
-    let mut buffer = vec![0; 64 * 1024];
-    let one = |_| {
-        let start = Instant::now();
-        stream
+/// A connection on which requests are written and replies read, and no more: what any client takes at least.
+struct Bare {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Bare {
+    fn connect(server: &Server) -> Bare {
+        let stream = TcpStream::connect((&*server.host, server.port)).expect("a connection");
+        stream.set_nodelay(true).expect("settable");
+        let buffer = vec![0; 64 * 1024];
+        Bare { stream, buffer }
+    }
+
+    fn get(&mut self) {
+        self.stream
             .write_all(b"mg key s v f k O12345678\r\n")
             .expect("writable");
-        let len = stream.read(&mut buffer).expect("readable");
+        let len = self.stream.read(&mut self.buffer).expect("readable");
         assert!(len > 0);
-        start.elapsed()
-    };
-    Latencies::new((0..calls).map(one))
+    }
+}
+
+/// How long it takes.
+fn timed(call: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    call();
+    start.elapsed()
 }
 
 fn single(program: &str) {
@@ -137,13 +155,11 @@ fn single(program: &str) {
     set(&client, b"key", &[b'v'; 100]);
     let calls = 50_000;
     for _ in 0..2 {
-        raw_loop(&server, calls).show("single get, write and read");
-        let one = |_| {
-            let start = Instant::now();
-            get(&client, b"key");
-            start.elapsed()
-        };
-        Latencies::new((0..calls).map(one)).show("single get, client        ");
+        let mut bare = Bare::connect(&server);
+        let bare = (0..calls).map(|_| timed(|| bare.get()));
+        Latencies::new(bare).show("single get, write and read");
+        let ours = (0..calls).map(|_| timed(|| drop(get(&client, b"key"))));
+        Latencies::new(ours).show("single get, client        ");
     }
 }
 
@@ -194,60 +210,62 @@ fn mutex(program: &str) {
     }
 }
 
-/// P11: 30 threads, 30 servers, 1,000 requests a second in all.
+/// P11: 30 threads, 30 servers, 1,000 requests a second in all, over a connection of each thread to each server or over one to
+/// each. Small gets, and sets of what fits in ten packets of TCP, with which it begins after a rest, and of more.
 fn cold_sockets(program: &str) {
     let servers: Vec<Server> = (0..THREADS).map(|_| Server::start(program)).collect();
-    let config = || {
-        Config::new(
-            servers
-                .iter()
-                .map(|server| Place::new("127.0.0.1", server.port))
-                .collect(),
-        )
-    };
-    let shared = Client::new(config()).expect("servers");
-    let pool: Vec<Client> = (0..THREADS)
-        .map(|_| Client::new(config()).expect("servers"))
-        .collect();
-    let run = |client_of: &(dyn Fn(usize) -> Client + Sync)| {
-        let all = Arc::new(Mutex::new(Vec::new()));
-        thread::scope(|scope| {
-            for index in 0..THREADS {
-                let (client, all) = (client_of(index), all.clone());
-                scope.spawn(move || {
-                    let places: Vec<_> = client.servers().collect();
-                    let ask = |number: usize| {
-                        let place = places[(number + index) % places.len()];
-                        let call = Call {
-                            route: Route::Server(place),
-                            timeout: None,
-                        };
-                        let start = Instant::now();
-                        client
-                            .call(Request::Get(Get::new(b"key")), call)
-                            .expect("a reply");
-                        start.elapsed()
-                    };
-                    for number in 0..places.len() {
-                        let _first = ask(number);
-                    }
-                    let mut own = Vec::new();
-                    let begin = Instant::now() + Duration::from_millis(index as u64);
-                    for number in 0..300 {
-                        let due = begin + Duration::from_millis(30) * number;
-                        thread::sleep(due.saturating_duration_since(Instant::now()));
-                        own.push(ask(number as usize * 7));
-                    }
-                    all.lock().expect("no panics").extend(own);
-                });
-            }
-        });
-        Latencies::new(all.lock().expect("no panics").drain(..).collect::<Vec<_>>())
-    };
-    for _ in 0..2 {
-        run(&|index| pool[index].clone()).show("30 x 30, a connection each  ");
-        run(&|_| shared.clone()).show("30 x 30, shared connections ");
+    let client = || Client::new(Config::new(servers.iter().map(Server::place).collect())).expect("servers");
+    let shared = client();
+    let pool: Vec<Client> = (0..THREADS).map(|_| client()).collect();
+    for value_len in [0, 10_000, 50_000] {
+        let value = vec![b'v'; value_len];
+        let what = match value_len {
+            0 => "gets".to_owned(),
+            len => format!("sets of {len} bytes"),
+        };
+        for _ in 0..2 {
+            cold_calls(&|index| &pool[index], &value).show(&format!("{what}, a connection each   "));
+            cold_calls(&|_| &shared, &value).show(&format!("{what}, shared connections "));
+        }
     }
+}
+
+/// What sets of `value`, or gets if it is empty, take by the client that each thread has.
+fn cold_calls<'a>(client_of: &(dyn Fn(usize) -> &'a Client + Sync), value: &[u8]) -> Latencies {
+    let of_thread = |index: usize| {
+        let client = client_of(index);
+        let places: Vec<_> = client.servers().collect();
+        let ask = |number: usize| {
+            let route = Route::Server(places[(number + index) % places.len()]);
+            let call = Call { route, timeout: None };
+            let request = if value.is_empty() {
+                Request::Get(Get::new(b"key"))
+            } else {
+                Request::Store(Store::new(b"other", value))
+            };
+            timed(|| drop(client.call(request, call).expect("a reply")))
+        };
+        for number in 0..places.len() {
+            ask(number);
+        }
+        let begin = Instant::now() + Duration::from_millis(index as u64);
+        let paced = |number: u32| {
+            let due = begin + Duration::from_millis(30) * number;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            ask(number as usize * 7)
+        };
+        (0..300).map(paced).collect::<Vec<_>>()
+    };
+    let of_thread = &of_thread;
+    Latencies::new(thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|index| scope.spawn(move || of_thread(index)))
+            .collect();
+        let all = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panics"));
+        all.flatten().collect::<Vec<_>>()
+    }))
 }
 
 /// P05: a miss, then a set of 10 KB, with gaps: 10,000 of them, by ten clients side by side, so that the long gaps take 100 s only.
@@ -283,38 +301,40 @@ fn stalls(program: &str) {
     }
 }
 
-/// P07: the mean at 1 call a second and at 10,000.
+/// P07: the mean at 1 call a second and at 10,000, and what a bare connection takes then.
 fn rates(program: &str) {
     let server = Server::start(program);
     let client = server.client();
     set(&client, b"key", &[b'v'; 100]);
+    let mut bare = Bare::connect(&server);
     for (rate, calls) in [(1, 60), (10, 100), (100, 300), (1000, 2000), (10_000, 20_000)] {
-        let begin = Instant::now();
-        let one = |number: u32| {
-            let due = begin + Duration::from_secs(1) * number / rate;
-            let left = due.saturating_duration_since(Instant::now());
-            if left > Duration::from_micros(200) {
-                thread::sleep(left - Duration::from_micros(100));
-            }
-            while Instant::now() < due {
-                std::hint::spin_loop();
-            }
-            let start = Instant::now();
-            get(&client, b"key");
-            start.elapsed()
-        };
-        Latencies::new((0..calls).map(one)).show(&format!("get at {rate}/s"));
+        paced(rate, calls, || bare.get()).show(&format!("get at {rate}/s, write and read"));
+        paced(rate, calls, || drop(get(&client, b"key"))).show(&format!("get at {rate}/s, client        "));
     }
+}
+
+/// So many calls, so many a second.
+fn paced(rate: u32, calls: u32, mut call: impl FnMut()) -> Latencies {
+    let begin = Instant::now();
+    let one = |number: u32| {
+        let due = begin + Duration::from_secs(1) * number / rate;
+        let left = due.saturating_duration_since(Instant::now());
+        if left > Duration::from_micros(200) {
+            thread::sleep(left - Duration::from_micros(100));
+        }
+        while Instant::now() < due {
+            std::hint::spin_loop();
+        }
+        timed(&mut call)
+    };
+    Latencies::new((0..calls).map(one))
 }
 
 /// 100 keys at once.
 fn batches(program: &str) {
     let servers: Vec<Server> = (0..4).map(|_| Server::start(program)).collect();
     for count in [1, 4] {
-        let places = servers[..count]
-            .iter()
-            .map(|server| Place::new("127.0.0.1", server.port))
-            .collect();
+        let places = servers[..count].iter().map(Server::place).collect();
         let client = Client::new(Config::new(places)).expect("servers");
         let keys: Vec<String> = (0..100).map(|number| format!("key:{number}")).collect();
         keys.iter()
