@@ -1,6 +1,6 @@
 """A client of scrubjay, memcached and whatever else speaks memcached's protocols."""
 
-from scrubjay.client import Client, HashClient, KeepaliveOpts, PooledClient
+from scrubjay.client import Client, HashClient, KeepaliveOpts, PooledClient, RetryingClient
 from scrubjay.exceptions import (
     MemcacheClientError,
     MemcacheConnectError,
@@ -31,4 +31,5 @@ __all__ = [
     "MemcacheUnknownError",
     "MemcacheValueError",
     "PooledClient",
+    "RetryingClient",
 ]

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 from scrubjay.exceptions import MemcacheValueError
+
+DEFAULT_PICKLE_VERSION = pickle.HIGHEST_PROTOCOL
 
 FLAG_BYTES = 0
 FLAG_PICKLE = 1
@@ -22,7 +24,7 @@ FLAG_TEXT = 16
 class PickleSerde:
     """Bytes, text and whole numbers as they are, everything else pickled."""
 
-    def __init__(self, pickle_version: int = pickle.HIGHEST_PROTOCOL) -> None:
+    def __init__(self, pickle_version: int = DEFAULT_PICKLE_VERSION) -> None:
         self._protocol = pickle_version
 
     def serialize(self, key: Any, value: Any) -> Tuple[bytes, int]:
@@ -50,7 +52,7 @@ class PickleSerde:
 
 
 class CompressedSerde:
-    """Another serializer, and what it makes compressed if that makes it smaller."""
+    """Another serializer, and what it makes compressed unless that makes it longer."""
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class CompressedSerde:
         data, flags = self._serde.serialize(key, value)
         if len(data) > self._min_compress_len > 0:
             small = self._compress(data)
-            if len(small) < len(data):
+            if len(small) <= len(data):
                 return small, flags | FLAG_COMPRESSED
         return data, flags
 
@@ -76,6 +78,36 @@ class CompressedSerde:
             value = self._decompress(value)
         return self._serde.deserialize(key, value, flags)
 
+
+class LegacyWrappingSerde:
+    """A pair of functions as a serializer, as ``serializer`` and ``deserializer`` are given; without them bytes stay as they are."""
+
+    def __init__(
+        self,
+        serializer_func: Optional[Callable[[Any, Any], Tuple[Any, int]]] = None,
+        deserializer_func: Optional[Callable[[Any, bytes, int], Any]] = None,
+    ) -> None:
+        self.serialize = serializer_func or _as_it_is
+        self.deserialize = deserializer_func or _as_it_came
+
+
+def _as_it_is(key: Any, value: Any) -> Tuple[Any, int]:
+    return value, FLAG_BYTES
+
+
+def _as_it_came(key: Any, value: bytes, flags: int) -> Any:
+    return value
+
+
+def get_python_memcache_serializer(
+    pickle_version: int = DEFAULT_PICKLE_VERSION,
+) -> Callable[[Any, Any], Tuple[bytes, int]]:
+    """A ``serializer`` argument; ``python_memcache_deserializer`` reads what it writes."""
+    return PickleSerde(pickle_version).serialize
+
+
+python_memcache_serializer = get_python_memcache_serializer()
+python_memcache_deserializer = PickleSerde().deserialize
 
 pickle_serde = PickleSerde()
 compressed_serde = CompressedSerde()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any, Callable, Iterable, Iterator, Optional, Union
+from typing import Any, Callable, Iterator, Optional, Union
 
 from scrubjay import _admin, _settings
 from scrubjay._core import Core
@@ -65,7 +65,7 @@ class Client(Core):
         **options: Any,
     ) -> None:
         if tls_context is not None:
-            raise ValueError("tls_context: this client does not encrypt; leave it out, or connect through a proxy that does")
+            raise ValueError("tls_context: encryption is the core's; give tls=True instead, with tls_ca, tls_cert and tls_key as files")
         if socket_keepalive is not None and not isinstance(socket_keepalive, KeepaliveOpts):
             raise ValueError("socket_keepalive is a KeepaliveOpts")
         made = _settings.settings(
@@ -197,33 +197,3 @@ class PooledClient(Client):
     ) -> None:
         kwargs.update(_settings.idle(pool_idle_timeout))
         super().__init__(server, *args, **kwargs)
-
-
-class HashClient(Client):
-    """pymemcache's client for many servers. Keys are where its own default puts them, unless ``scheme`` says otherwise."""
-
-    def __init__(
-        self,
-        servers: Iterable[_settings.Server],
-        hasher: Any = None,
-        *args: Any,
-        retry_attempts: int = 2,
-        retry_timeout: float = 1,
-        dead_timeout: float = 60,
-        use_pooling: bool = False,
-        max_pool_size: Optional[int] = None,
-        pool_idle_timeout: int = 0,
-        lock_generator: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        if hasher is not None:
-            raise ValueError("hasher: placement is the core's; name a scheme instead, see docs/client/placement.md")
-        kwargs.update(_settings.idle(pool_idle_timeout))
-        kwargs.setdefault("scheme", "pymemcache")
-        kwargs.setdefault("failure_limit", max(1, retry_attempts))
-        kwargs.setdefault("retry_interval_ms", _settings.millis("retry_timeout", retry_timeout or 0.001))
-        super().__init__(servers, *args, **kwargs)
-
-    @staticmethod
-    def _raised(ignore_exc: bool) -> str:
-        return "nothing" if ignore_exc else "all"
