@@ -2,10 +2,12 @@
 //!
 //! A list is a cursor in the session and nothing elsewhere: a call lists a few lines of the index, then others have their
 //! turn, and the next call comes when the peer has taken what was sent. So a peer that does not read holds up nobody, and one
-//! that goes away leaves nothing behind. Every few calls it rests for a moment: listing as fast as it goes, a worker and the
+//! that goes away leaves nothing behind. After some 500 items it rests for a moment: listing as fast as it goes, a worker and the
 //! peer would take all of two cores, and the gets of others waited until the kernel took one away.
 
 mod carry;
+#[cfg(test)]
+mod tests;
 
 use scrubjay_base::number::parse_i64;
 use scrubjay_cache::{ScanCursor, Scanned};
@@ -20,8 +22,9 @@ use super::Context;
 /// Lines of the index that are listed before others have their turn: some 130 items, 20 microseconds.
 const LINES_PER_CALL: u64 = 16;
 
-/// Calls between two rests of a millisecond: half a million items a second.
-const CALLS_PER_SHARE: u32 = 4;
+/// Lines and live items that are looked at between two rests of a millisecond: half a million items a second where lines are full,
+/// and an empty cache is soon listed.
+const LOOKS_PER_SHARE: u64 = 576;
 
 /// Items of a line, about.
 const ITEMS_PER_LINE: u64 = 8;
@@ -39,8 +42,8 @@ pub(super) struct Dump {
     cursor: ScanCursor,
     /// The cursor's number.
     next: u64,
-    /// Calls since the last rest; none before it begins.
-    calls: Option<u32>,
+    /// Lines and items looked at since the last rest; none before it begins.
+    looks: Option<u64>,
     /// Items that may still be told.
     left: u64,
     /// Bytes that may still be told.
@@ -111,7 +114,7 @@ impl Dump {
         Ok(Dump {
             cursor: cursor.ok_or(reply::FOREIGN_CURSOR)?,
             next: order.from,
-            calls: None,
+            looks: None,
             left: order.limit,
             bytes_left: match order.form {
                 Form::Items => CACHEDUMP_LEN_MAX,
@@ -123,15 +126,15 @@ impl Dump {
 
     /// Appends the next part of the list.
     pub(super) fn step(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Told {
-        let Some(calls) = self.calls else {
-            self.calls = Some(0);
+        let Some(mut looks) = self.looks else {
+            self.looks = Some(0);
             // Whoever cannot wait for more than one turn, as a datagram, is refused by this before anything is told.
             context.shared.control.wake_all();
             return Told::Nothing;
         };
-        for call in calls + 1..=CALLS_PER_SHARE {
+        while looks < LOOKS_PER_SHARE {
             let before = out.len();
-            let next = self.scan(context, out);
+            let next = self.scan(context, out, &mut looks);
             self.bytes_left = self.bytes_left.saturating_sub(out.len() - before);
             let is_full = self.left == 0 || self.bytes_left < ITEM_LINE_LEN_MAX;
             match next {
@@ -147,23 +150,29 @@ impl Dump {
                 }
             }
             // Where little is wanted, a share passes without a word.
-            if out.len() > before && call < CALLS_PER_SHARE {
-                self.calls = Some(call);
+            if out.len() > before && looks < LOOKS_PER_SHARE {
+                self.looks = Some(looks);
                 return Told::Part;
             }
         }
-        self.calls = Some(0);
+        self.looks = Some(0);
         Told::Share
     }
 
-    /// Appends what is wanted of the next lines and returns the cursor behind them.
-    fn scan(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Option<ScanCursor> {
+    /// Appends what is wanted of the next lines and returns the cursor behind them. Adds what it looked at to `looks`.
+    fn scan(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>, looks: &mut u64) -> Option<ScanCursor> {
         let unix_millis_at_start = context.shared.cache.config().unix_millis_at_start;
         let unix_secs = unix_millis_at_start / 1000 + context.now.secs();
-        let lines = (self.left / ITEMS_PER_LINE).clamp(1, LINES_PER_CALL) as usize;
+        // A list that can be gone on with ends with a line, and is not to be much longer than was wanted.
+        let lines = match self.order.form {
+            Form::Items => LINES_PER_CALL,
+            Form::Facts | Form::Gets => (self.left / ITEMS_PER_LINE).clamp(1, LINES_PER_CALL),
+        };
+        *looks += lines;
         let before = out.len();
         let cursor = self.cursor;
-        context.worker.scan(cursor, lines, &mut |item| {
+        context.worker.scan(cursor, lines as usize, &mut |item| {
+            *looks += 1;
             let full = out.len() - before + ITEM_LINE_LEN_MAX > self.bytes_left;
             let over = self.order.form == Form::Items && (self.left == 0 || full);
             if !over && self.wants(item) {

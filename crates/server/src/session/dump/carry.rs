@@ -40,7 +40,7 @@ impl Dump {
             .for_each(|range| pack_range(writer, range));
         writer.number(*limit);
         writer.number(self.next);
-        writer.flag(self.calls.is_some());
+        writer.flag(self.looks.is_some());
         writer.number(self.left);
         writer.number(self.bytes_left as u64);
     }
@@ -58,7 +58,7 @@ impl Dump {
         Some(Dump {
             cursor: shared.cache.cursor_of(from)?,
             next: from,
-            calls: has_begun.then_some(0),
+            looks: has_begun.then_some(0),
             left: reader.number()?,
             bytes_left: usize::try_from(reader.number()?).ok()?,
             order: Order {
