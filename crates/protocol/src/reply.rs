@@ -84,6 +84,8 @@ pub const AUTH_FAILURE: Words = "CLIENT_ERROR authentication failure";
 pub const AUTH_BAD_END: Words = "CLIENT_ERROR bad command line termination";
 /// A login's data block is not a name, a blank and a password.
 pub const AUTH_BAD_TOKEN: Words = "CLIENT_ERROR bad authentication token format";
+/// A login's data block is longer than any login's.
+pub const AUTH_TOO_LONG: Words = "CLIENT_ERROR auth token too long";
 /// A login of a user who has as many connections as are allowed.
 pub const TOO_MANY_OF_USER: Words = "ERROR Too many open connections of this user";
 /// A login that cannot be checked soon.

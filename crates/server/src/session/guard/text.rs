@@ -31,9 +31,10 @@ impl Guard {
             return Step::Answered(line.len);
         };
         if login_len > LOGIN_LEN_MAX as u64 {
+            // As memcached 1.6.45: the block, if it comes, is taken for lines, of which none but a login does anything.
             self.fail(auth, context, b"");
-            reply::line(out, reply::AUTH_FAILURE);
-            return Step::Close;
+            reply::line(out, reply::AUTH_TOO_LONG);
+            return self.after(Verdict::Wrong, line.len);
         }
         let (start, end) = (line.len, line.len + login_len as usize);
         let Some(ending) = input.get(end..end + 2) else {
