@@ -267,8 +267,8 @@ ZEND_METHOD(Scrubjay, addServer)
     RETURN_BOOL(add_server(object, host, port, weight));
 }
 
-/* One row of addServers: host, port, weight, in this order. */
-static bool add_row(sjx_object *object, HashTable *row)
+/* One row of addServers: host, port, weight, in this order. One without a port is left out with a warning, as by php-memcached. */
+static bool add_row(sjx_object *object, HashTable *row, size_t number)
 {
     zval *cell, *cells[3] = {NULL, NULL, NULL};
     size_t count = 0;
@@ -277,12 +277,12 @@ static bool add_row(sjx_object *object, HashTable *row)
             cells[count++] = cell;
         }
     } ZEND_HASH_FOREACH_END();
-    if (count < 1) {
-        return false;
+    if (count < 2) {
+        php_error_docref(NULL, E_WARNING, "could not add entry #%zu to the server list: give host and port", number);
+        return true;
     }
     zend_string *host = zval_get_string(cells[0]);
-    bool added = add_server(object, host, cells[1] == NULL ? 11211 : zval_get_long(cells[1]),
-                            cells[2] == NULL ? 0 : zval_get_long(cells[2]));
+    bool added = add_server(object, host, zval_get_long(cells[1]), cells[2] == NULL ? 0 : zval_get_long(cells[2]));
     zend_string_release(host);
     return added;
 }
@@ -292,7 +292,7 @@ ZEND_METHOD(Scrubjay, addServers)
     HashTable *servers;
     zval *row;
     bool all = true;
-    size_t at = 0;
+    size_t number = 0;
     ZEND_PARSE_PARAMETERS_START(1, 1)
         Z_PARAM_ARRAY_HT(servers)
     ZEND_PARSE_PARAMETERS_END();
@@ -300,11 +300,12 @@ ZEND_METHOD(Scrubjay, addServers)
     sjx_set_code(object, SJX_RES_SUCCESS);
     ZEND_HASH_FOREACH_VAL(servers, row) {
         ZVAL_DEREF(row);
-        if (Z_TYPE_P(row) != IS_ARRAY || !add_row(object, Z_ARRVAL_P(row))) {
-            php_error_docref(NULL, E_WARNING, "could not add entry #%zu to the server list", at + 1);
+        number++;
+        if (Z_TYPE_P(row) != IS_ARRAY) {
+            php_error_docref(NULL, E_WARNING, "server list entry #%zu is not an array", number);
+        } else if (!add_row(object, Z_ARRVAL_P(row), number)) {
             all = false;
         }
-        at++;
     } ZEND_HASH_FOREACH_END();
     RETURN_BOOL(all);
 }

@@ -230,7 +230,9 @@ static void get_multi(INTERNAL_FUNCTION_PARAMETERS, bool by_key)
         note_many(object, &batch, found);
     }
     sjx_batch_free(&batch);
-    if (EG(exception) != NULL || (sjx_is_error(object->code) && object->code != SJX_RES_SOME_ERRORS && found == 0 && asked)) {
+    bool failed = asked ? sjx_is_error(object->code) && object->code != SJX_RES_SOME_ERRORS && found == 0
+                        : zend_hash_num_elements(keys) > 0;
+    if (EG(exception) != NULL || failed) {
         zval_ptr_dtor(return_value);
         RETURN_FALSE;
     }
@@ -309,6 +311,9 @@ static void get_delayed(INTERNAL_FUNCTION_PARAMETERS, bool by_key)
     sjx_batch batch;
     size_t errors = 0;
     forget_delayed(object);
+    if (zend_hash_num_elements(keys) == 0) {
+        sjx_set_code(object, SJX_RES_BAD_KEY_PROVIDED);
+    }
     bool asked = ask_many(object, keys, server_key, with_cas, &batch);
     if (asked && !ZEND_FCI_INITIALIZED(info)) {
         object->delayed = zend_new_array(0);

@@ -294,6 +294,9 @@ static void set_multi(INTERNAL_FUNCTION_PARAMETERS, bool by_key)
     sjx_batch_init(&batch, zend_hash_num_elements(items));
     batch.payloads = safe_emalloc(MAX(zend_hash_num_elements(items), 1), sizeof(sjx_payload), 0);
     ZEND_HASH_FOREACH_KEY_VAL(items, number, name, value) {
+        if (name != NULL && ZSTR_LEN(name) == 0) {
+            continue;
+        }
         zend_string *key = name == NULL ? zend_long_to_str((zend_long)number) : zend_string_copy(name);
         encoded = add_item(object, &batch, key, server_key, value);
         zend_string_release(key);
@@ -332,7 +335,8 @@ static void delete_multi(INTERNAL_FUNCTION_PARAMETERS, bool by_key)
     sjx_batch_init(&batch, zend_hash_num_elements(keys));
     ZEND_HASH_FOREACH_VAL(keys, entry) {
         zend_string *name = zval_get_string(entry);
-        if (sjx_batch_add(&batch, object, name, server_key, SJ_DELETE) == NULL) {
+        /* As php-memcached: what is empty is left out. */
+        if (ZSTR_LEN(name) > 0 && sjx_batch_add(&batch, object, name, server_key, SJ_DELETE) == NULL) {
             zval refused;
             ZVAL_LONG(&refused, SJX_RES_BAD_KEY_PROVIDED);
             zend_symtable_update(Z_ARRVAL_P(return_value), name, &refused);

@@ -24,7 +24,7 @@ same($dead->getVersion(), false, 'version of dead');
 same($dead->getResultCode(), Scrubjay::RES_SOME_ERRORS, 'code of version');
 same($dead->getLastDisconnectedServer(), ['host' => '127.0.0.1', 'port' => $silent], 'disconnected');
 same(@$dead->addServer('127.0.0.1', 70000), false, 'no port');
-same(@$dead->addServers([['127.0.0.1', 1], 'x']), false, 'no row');
+same(@$dead->addServers([['127.0.0.1', 1], ['', 1]]), false, 'a row without a host');
 same(@$dead->addServer('', 1), false, 'no host');
 ?>
 done
