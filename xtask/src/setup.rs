@@ -84,6 +84,8 @@ pub fn python_package(root: &Path, target: &Path) -> Result<PathBuf, String> {
             .args(install.split(' '))
             .arg(&package)
             .env("PATH", programs)
+            // As the other tests are built, of which much is there then; users get the profile of pyproject.toml.
+            .env("MATURIN_PEP517_ARGS", "--profile=dev")
             .env("CARGO_TARGET_DIR", target),
     )?;
     Ok(program)

@@ -91,7 +91,7 @@ fn interleavings(root: &Path, target: &Path, arguments: &[&str]) -> Outcome {
     Outcome::counted(success, output)
 }
 
-/// The Python package as its users get it: installed from this tree, then its tests and its types.
+/// The Python package as its users get it but for the profile: installed from this tree, then its tests and its types.
 fn python_package(root: &Path, target: &Path, program: &Result<PathBuf, String>) -> Outcome {
     let program = match program {
         Ok(program) => program,
