@@ -12,7 +12,7 @@ class RetryingClient:
     """Every method of ``client``, tried up to ``attempts`` times with ``retry_delay`` seconds in between.
 
     ``retry_for``: the exceptions that are worth another attempt, all if it is empty; ``do_not_retry_for``: those that are not.
-    A counter that was raised without a reply is raised again: name ``do_not_retry_for`` where that matters.
+    An increment whose reply was lost is done twice: name ``do_not_retry_for`` where that matters.
     """
 
     def __init__(
@@ -49,6 +49,9 @@ class RetryingClient:
             time.sleep(self._retry_delay)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_client":
+            # Not made yet, as while it is copied.
+            raise AttributeError(name)
         found = getattr(self._client, name)
         if not callable(found):
             return found
