@@ -294,9 +294,6 @@ static void set_multi(INTERNAL_FUNCTION_PARAMETERS, bool by_key)
     sjx_batch_init(&batch, zend_hash_num_elements(items));
     batch.payloads = safe_emalloc(MAX(zend_hash_num_elements(items), 1), sizeof(sjx_payload), 0);
     ZEND_HASH_FOREACH_KEY_VAL(items, number, name, value) {
-        if (name != NULL && ZSTR_LEN(name) == 0) {
-            continue;
-        }
         zend_string *key = name == NULL ? zend_long_to_str((zend_long)number) : zend_string_copy(name);
         encoded = add_item(object, &batch, key, server_key, value);
         zend_string_release(key);

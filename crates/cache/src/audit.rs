@@ -149,10 +149,10 @@ impl Cache {
                 SegmentState::Retired => assert_eq!(expected, 0, "no slot points into a retired segment"),
                 SegmentState::Draining => panic!("a segment is being emptied while everything is quiet"),
                 SegmentState::Open | SegmentState::Sealed => {
-                    let is_closed = header.state() == SegmentState::Sealed;
+                    let is_sealed = header.state() == SegmentState::Sealed;
                     assert_eq!(
                         header.is_closed(),
-                        is_closed,
+                        is_sealed,
                         "who closed {segment:?} has sealed it"
                     );
                     assert_eq!(
