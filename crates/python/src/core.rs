@@ -45,11 +45,18 @@ pub(crate) struct Shared {
     quiet: bool,
 }
 
-impl Deref for Core {
+/// A core that was opened, by which its methods do their work.
+#[derive(Clone, Copy)]
+struct Opened<'a> {
+    shared: &'a Arc<Shared>,
+    completions: Option<&'a Completions>,
+}
+
+impl Deref for Opened<'_> {
     type Target = Shared;
 
     fn deref(&self) -> &Shared {
-        self.opened()
+        self.shared
     }
 }
 
@@ -79,17 +86,7 @@ struct Storing<'a, 'py> {
     flags: Option<&'a Bound<'py, PyAny>>,
 }
 
-impl Core {
-    /// What all calls but [`Core::open`] need.
-    ///
-    /// # Panics
-    /// If it was not opened, which becomes an exception.
-    fn opened(&self) -> &Arc<Shared> {
-        self.shared
-            .get()
-            .expect("the client was not made: call super().__init__() with its servers first")
-    }
-
+impl Opened<'_> {
     fn front(&self, py: Python<'_>) -> PyResult<Front> {
         let there = || self.front.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(front) = &*there() {
@@ -118,7 +115,7 @@ impl Core {
     ) -> PyResult<Py<PyAny>> {
         let front = self.front(py)?;
         let call = Call { route, timeout: None };
-        let Some(completions) = &self.completions else {
+        let Some(completions) = self.completions else {
             let reply = py.detach(|| front.call(request, call));
             return finish.run(py, &self.values, self.raised, Outcome::One(reply));
         };
@@ -142,7 +139,7 @@ impl Core {
         finish: Finish,
     ) -> PyResult<Py<PyAny>> {
         let front = self.front(py)?;
-        let Some(completions) = &self.completions else {
+        let Some(completions) = self.completions else {
             let replies = py.detach(|| front.call_each(asks, None));
             return finish.run(py, &self.values, self.raised, Outcome::Many(replies));
         };
@@ -345,18 +342,19 @@ impl Core {
     #[pyo3(signature = (create_future=None))]
     fn bound(&self, create_future: Option<Py<PyAny>>) -> PyResult<Core> {
         Ok(Core {
-            shared: OnceLock::from(Arc::clone(self.opened())),
+            shared: OnceLock::from(Arc::clone(self.opened()?.shared)),
             completions: create_future.map(Completions::new).transpose()?,
         })
     }
 
     #[pyo3(signature = (key, default=None))]
     fn get(&self, key: &Bound<'_, PyAny>, default: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+        let core = self.opened()?;
         let finish = Finish::Value {
-            key: self.name(key),
+            key: core.name(key),
             default: or_none(key.py(), default),
         };
-        self.look_up(key, Get::new(b""), finish)
+        core.look_up(key, Get::new(b""), finish)
     }
 
     #[pyo3(signature = (key, default=None, cas_default=None))]
@@ -366,11 +364,12 @@ impl Core {
         default: Option<Py<PyAny>>,
         cas_default: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
+        let core = self.opened()?;
         let get = Get {
             with_cas: true,
             ..Get::new(b"")
         };
-        self.look_up(key, get, self.value_cas(key, default, cas_default))
+        core.look_up(key, get, core.value_cas(key, default, cas_default))
     }
 
     #[pyo3(signature = (key, expire=Seconds(0), default=None))]
@@ -380,15 +379,16 @@ impl Core {
         expire: Seconds,
         default: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
+        let core = self.opened()?;
         let get = Get {
             touch: Some(expire.0),
             ..Get::new(b"")
         };
         let finish = Finish::Value {
-            key: self.name(key),
+            key: core.name(key),
             default: or_none(key.py(), default),
         };
-        self.look_up(key, get, finish)
+        core.look_up(key, get, finish)
     }
 
     #[pyo3(signature = (key, expire=Seconds(0), default=None, cas_default=None))]
@@ -399,20 +399,21 @@ impl Core {
         default: Option<Py<PyAny>>,
         cas_default: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
+        let core = self.opened()?;
         let get = Get {
             with_cas: true,
             touch: Some(expire.0),
             ..Get::new(b"")
         };
-        self.look_up(key, get, self.value_cas(key, default, cas_default))
+        core.look_up(key, get, core.value_cas(key, default, cas_default))
     }
 
     fn get_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        self.look_up_many(keys, false)
+        self.opened()?.look_up_many(keys, false)
     }
 
     fn gets_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        self.look_up_many(keys, true)
+        self.opened()?.look_up_many(keys, true)
     }
 
     #[pyo3(signature = (key, lease_secs, refresh_below=None))]
@@ -422,13 +423,14 @@ impl Core {
         lease_secs: i64,
         refresh_below: Option<u32>,
     ) -> PyResult<Py<PyAny>> {
+        let core = self.opened()?;
         let get = Get {
             with_cas: true,
             vivify: Some(lease_secs),
             recache_below: refresh_below,
             ..Get::new(b"")
         };
-        self.look_up(key, get, Finish::Lease { key: self.name(key) })
+        core.look_up(key, get, Finish::Lease { key: core.name(key) })
     }
 
     #[pyo3(signature = (key, value, expire=Seconds(0), noreply=None, flags=None))]
@@ -440,7 +442,8 @@ impl Core {
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        self.store_by(StoreMode::Set, key, value, expire, noreply, flags)
+        self.opened()?
+            .store_by(StoreMode::Set, key, value, expire, noreply, flags)
     }
 
     #[pyo3(signature = (key, value, expire=Seconds(0), noreply=None, flags=None))]
@@ -452,7 +455,8 @@ impl Core {
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        self.store_by(StoreMode::Add, key, value, expire, noreply, flags)
+        self.opened()?
+            .store_by(StoreMode::Add, key, value, expire, noreply, flags)
     }
 
     #[pyo3(signature = (key, value, expire=Seconds(0), noreply=None, flags=None))]
@@ -464,7 +468,8 @@ impl Core {
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        self.store_by(StoreMode::Replace, key, value, expire, noreply, flags)
+        self.opened()?
+            .store_by(StoreMode::Replace, key, value, expire, noreply, flags)
     }
 
     #[pyo3(signature = (key, value, expire=Seconds(0), noreply=None, flags=None))]
@@ -476,7 +481,8 @@ impl Core {
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        self.store_by(StoreMode::Append, key, value, expire, noreply, flags)
+        self.opened()?
+            .store_by(StoreMode::Append, key, value, expire, noreply, flags)
     }
 
     #[pyo3(signature = (key, value, expire=Seconds(0), noreply=None, flags=None))]
@@ -488,7 +494,8 @@ impl Core {
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        self.store_by(StoreMode::Prepend, key, value, expire, noreply, flags)
+        self.opened()?
+            .store_by(StoreMode::Prepend, key, value, expire, noreply, flags)
     }
 
     #[pyo3(signature = (key, value, cas, expire=Seconds(0), noreply=false, flags=None))]
@@ -508,7 +515,7 @@ impl Core {
             quiet: noreply == Some(true),
             flags,
         };
-        self.store(key, value, &how)
+        self.opened()?.store(key, value, &how)
     }
 
     #[pyo3(signature = (values, expire=Seconds(0), noreply=None, flags=None))]
@@ -519,29 +526,30 @@ impl Core {
         noreply: Option<bool>,
         flags: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let quiet = self.quiet(noreply);
+        let core = self.opened()?;
+        let quiet = core.quiet(noreply);
         let dict = match values.cast::<PyDict>() {
             Ok(dict) => dict.clone(),
             // Some other mapping.
             Err(_) => values.py().get_type::<PyDict>().call1((values,))?.cast_into()?,
         };
         let (objects, contents): (Vec<_>, Vec<_>) = dict.iter().unzip();
-        let read = self.read_all(objects.iter())?;
+        let read = core.read_all(objects.iter())?;
         let mut asks = Vec::with_capacity(read.len());
         for ((object, key), value) in objects.iter().zip(&read).zip(&contents) {
-            let encoded = self.values.encode(object, value)?;
+            let encoded = core.values.encode(object, value)?;
             let store = Store {
                 flags: arguments::flags(flags, encoded.flags)?,
                 exptime: expire.0,
                 quiet,
                 ..Store::new(&key.wire, encoded.bytes)
             };
-            asks.push((Request::Store(store), self.route(key)));
+            asks.push((Request::Store(store), core.route(key)));
         }
         let finish = Finish::NotStored {
             keys: owned(&objects),
         };
-        self.ask_all(values.py(), asks, finish)
+        core.ask_all(values.py(), asks, finish)
     }
 
     #[pyo3(signature = (key, noreply=None, cas=None))]
@@ -551,38 +559,41 @@ impl Core {
         noreply: Option<bool>,
         cas: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let read = self.keys.read(key)?;
+        let core = self.opened()?;
+        let read = core.keys.read(key)?;
         let delete = Delete {
-            quiet: self.quiet(noreply),
+            quiet: core.quiet(noreply),
             cas: cas.map(cas_number).transpose()?,
             ..Delete::new(&read.wire)
         };
-        self.ask(key.py(), Request::Delete(delete), self.route(&read), Finish::Done)
+        core.ask(key.py(), Request::Delete(delete), core.route(&read), Finish::Done)
     }
 
     #[pyo3(signature = (key, keep=Seconds(30)))]
     fn invalidate(&self, key: &Bound<'_, PyAny>, keep: Seconds) -> PyResult<Py<PyAny>> {
-        let read = self.keys.read(key)?;
+        let core = self.opened()?;
+        let read = core.keys.read(key)?;
         let delete = Delete {
             invalidate: Some(keep.0),
             ..Delete::new(&read.wire)
         };
-        self.ask(key.py(), Request::Delete(delete), self.route(&read), Finish::Done)
+        core.ask(key.py(), Request::Delete(delete), core.route(&read), Finish::Done)
     }
 
     #[pyo3(signature = (keys, noreply=None))]
     fn delete_many(&self, keys: &Bound<'_, PyAny>, noreply: Option<bool>) -> PyResult<Py<PyAny>> {
-        let quiet = self.quiet(noreply);
+        let core = self.opened()?;
+        let quiet = core.quiet(noreply);
         let objects = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
-        let read = self.read_all(objects.iter())?;
+        let read = core.read_all(objects.iter())?;
         let asks = read.iter().map(|key| {
             let delete = Delete {
                 quiet,
                 ..Delete::new(&key.wire)
             };
-            (Request::Delete(delete), self.route(key))
+            (Request::Delete(delete), core.route(key))
         });
-        self.ask_all(keys.py(), asks.collect(), Finish::True)
+        core.ask_all(keys.py(), asks.collect(), Finish::True)
     }
 
     #[pyo3(signature = (key, value, noreply=false, initial=None, expire=Seconds(0)))]
@@ -595,7 +606,8 @@ impl Core {
         expire: Seconds,
     ) -> PyResult<Py<PyAny>> {
         let initial = initial.map(|initial| (initial, expire.0));
-        self.count(key, value, false, noreply == Some(true), initial)
+        self.opened()?
+            .count(key, value, false, noreply == Some(true), initial)
     }
 
     #[pyo3(signature = (key, value, noreply=false, initial=None, expire=Seconds(0)))]
@@ -608,49 +620,56 @@ impl Core {
         expire: Seconds,
     ) -> PyResult<Py<PyAny>> {
         let initial = initial.map(|initial| (initial, expire.0));
-        self.count(key, value, true, noreply == Some(true), initial)
+        self.opened()?
+            .count(key, value, true, noreply == Some(true), initial)
     }
 
     #[pyo3(signature = (key, expire=Seconds(0), noreply=None))]
     fn touch(&self, key: &Bound<'_, PyAny>, expire: Seconds, noreply: Option<bool>) -> PyResult<Py<PyAny>> {
-        let read = self.keys.read(key)?;
+        let core = self.opened()?;
+        let read = core.keys.read(key)?;
         let touch = Touch {
             key: &read.wire,
             exptime: expire.0,
-            quiet: self.quiet(noreply),
+            quiet: core.quiet(noreply),
         };
-        self.ask(key.py(), Request::Touch(touch), self.route(&read), Finish::Done)
+        core.ask(key.py(), Request::Touch(touch), core.route(&read), Finish::Done)
     }
 
     fn version(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.ask(py, Request::Version, Route::Key, Finish::Version)
+        self.opened()?
+            .ask(py, Request::Version, Route::Key, Finish::Version)
     }
 
     /// All servers are waited for, whatever `noreply` says: it is there for those who pass it.
     #[pyo3(signature = (delay=Seconds(0), noreply=None))]
     fn flush_all(&self, py: Python<'_>, delay: Seconds, noreply: Option<bool>) -> PyResult<Py<PyAny>> {
+        let core = self.opened()?;
         let _ = noreply;
         let delay_secs = u32::try_from(delay.0)
             .map_err(|_| failure::refused(format!("delay: {} is no time to wait", delay.0)))?;
-        let front = self.front(py)?;
+        let front = core.front(py)?;
         let servers = front.client().servers();
         let asks = servers.map(|server| (Request::Flush { delay_secs }, Route::Server(server)));
-        self.ask_all(py, asks.collect(), Finish::True)
+        core.ask_all(py, asks.collect(), Finish::True)
     }
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let finish = Finish::Item {
             key: key.clone().unbind(),
         };
-        self.look_up(key, Get::new(b""), finish)
+        self.opened()?.look_up(key, Get::new(b""), finish)
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.look_up(key, Get::new(b""), Finish::Found)?.extract(key.py())
+        self.opened()?
+            .look_up(key, Get::new(b""), Finish::Found)?
+            .extract(key.py())
     }
 
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.store_by(StoreMode::Set, key, value, Seconds(0), Some(true), None)
+        self.opened()?
+            .store_by(StoreMode::Set, key, value, Seconds(0), Some(true), None)
             .map(drop)
     }
 
@@ -660,11 +679,12 @@ impl Core {
 
     /// The server of a key, counted from 0.
     fn place(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let read = self.keys.read(key)?;
-        Ok(self
+        let core = self.opened()?;
+        let read = core.keys.read(key)?;
+        Ok(core
             .front(key.py())?
             .client()
-            .place(match self.route(&read) {
+            .place(match core.route(&read) {
                 Route::As(key) => key,
                 _ => &read.wire,
             })
@@ -673,14 +693,15 @@ impl Core {
 
     /// Drops all connections and copies; new ones are made when they are needed.
     fn close(&self, py: Python<'_>) {
-        let old = self.front.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let front = self.shared.get().map(|shared| &shared.front);
+        let old = front.and_then(|front| front.lock().unwrap_or_else(PoisonError::into_inner).take());
         // What is being asked still gets its replies; then its connections end.
         py.detach(|| drop(old));
     }
 
     /// What the near cache has done since it was made; `None` where there is none.
     fn near_cache_counts<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let front = self.front(py)?;
+        let front = self.opened()?.front(py)?;
         front.near().map(|near| admin::counts(py, near)).transpose()
     }
 
@@ -695,16 +716,16 @@ impl Core {
         inside: bool,
     ) -> PyResult<Py<PyAny>> {
         let ends = admin::Ends { ends, inside };
-        admin::command(py, &self.config, (server, timeout_ms), &command, &ends)
+        admin::command(py, &self.opened()?.config, (server, timeout_ms), &command, &ends)
     }
 
-    fn server_count(&self) -> usize {
-        self.servers
+    fn server_count(&self) -> PyResult<usize> {
+        Ok(self.opened()?.servers)
     }
 
     /// The keys of the server of this number.
     fn keys_of(&self, py: Python<'_>, server: usize, timeout_ms: u64) -> PyResult<Keys> {
-        Keys::new(py, &self.config, (server, timeout_ms))
+        Keys::new(py, &self.opened()?.config, (server, timeout_ms))
     }
 
     /// What an event loop is to watch.
@@ -719,6 +740,7 @@ impl Core {
 
     /// Gives what has come to those who await it.
     fn deliver(&self, py: Python<'_>) -> PyResult<()> {
+        let core = self.opened()?;
         for completion in self.completions()?.take() {
             let future = completion.future.bind(py);
             // Who was cancelled wants nothing.
@@ -727,7 +749,7 @@ impl Core {
             }
             match completion
                 .finish
-                .run(py, &self.values, self.raised, completion.outcome)
+                .run(py, &core.values, core.raised, completion.outcome)
             {
                 Ok(result) => future.call_method1(intern!(py, "set_result"), (result,))?,
                 Err(error) => future.call_method1(intern!(py, "set_exception"), (error,))?,
@@ -738,6 +760,24 @@ impl Core {
 }
 
 impl Core {
+    /// What all calls but [`Core::open`] need; an error if that was not called.
+    fn opened(&self) -> PyResult<Opened<'_>> {
+        let unmade = || {
+            PyRuntimeError::new_err("the client was not made: call super().__init__() with its servers first")
+        };
+        Ok(Opened {
+            shared: self.shared.get().ok_or_else(unmade)?,
+            completions: self.completions.as_ref(),
+        })
+    }
+
+    fn completions(&self) -> PyResult<&Completions> {
+        let completions = self.completions.as_ref();
+        completions.ok_or_else(|| PyRuntimeError::new_err("this client belongs to no event loop"))
+    }
+}
+
+impl Opened<'_> {
     fn store_by(
         &self,
         mode: StoreMode,
@@ -768,11 +808,6 @@ impl Core {
             default: or_none(key.py(), default),
             cas_default: or_none(key.py(), cas_default),
         }
-    }
-
-    fn completions(&self) -> PyResult<&Completions> {
-        let completions = self.completions.as_ref();
-        completions.ok_or_else(|| PyRuntimeError::new_err("this client belongs to no event loop"))
     }
 }
 

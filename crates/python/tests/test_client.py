@@ -380,3 +380,24 @@ def test_a_class_of_ones_own_may_be_made_from_other_things(base, server, key):
         with pytest.raises(ValueError, match="once"):
             own.__init__(port, team=b"red:")
         assert own.get(key) == b"1"
+
+
+def test_a_class_of_ones_own_that_made_nothing_is_told_what_it_forgot():
+    class Own(Client):
+        def __init__(self):
+            pass
+
+    own = Own()
+    calls = [
+        lambda: own.get("key"),
+        lambda: own.get_many(["key"]),
+        lambda: own.set("key", b"1"),
+        lambda: own["key"],
+        lambda: "key" in own,
+        own.version,
+        own.flush_all,
+    ]
+    for call in calls:
+        with pytest.raises(RuntimeError, match=r"super\(\).__init__\(\)"):
+            call()
+    own.close()
