@@ -58,7 +58,7 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         Outcome::counted(success, output)
     });
     steps.step("interleavings of the engine", || {
-        let arguments = ["-p", "scrubjay-sim", "--test", "interleavings"];
+        let arguments = ["-p", "scrubjay-model", "--test", "interleavings"];
         interleavings(&root, &target, &arguments)
     });
     steps.step("interleavings on a connection", || {

@@ -7,7 +7,6 @@ pub mod fuzz;
 pub mod gets;
 pub mod in_process;
 pub mod instructions;
-pub mod model;
 pub mod policy;
 pub mod restart;
 pub mod runner;

@@ -8,6 +8,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("io", &["base"]),
     ("protocol", &["base"]),
     ("cache", &["io", "base"]),
+    ("model", &["cache", "io", "base"]),
     ("net", &["io", "base"]),
     ("tls", &["io", "base"]),
     ("server", &["tls", "net", "protocol", "cache", "io", "base"]),

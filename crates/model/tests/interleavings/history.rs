@@ -8,7 +8,7 @@ use scrubjay_base::time::Now;
 use scrubjay_cache::{
     Arith, ArithOutcome, Body, Config, Delete, DeleteOutcome, Get, Store, StoreMode, StoreOutcome, Win,
 };
-use scrubjay_sim::model::Model;
+use scrubjay_model::Model;
 
 /// A value, printed by its beginning and length.
 #[derive(Clone, PartialEq, Eq, Default)]

@@ -1,5 +1,5 @@
 //! The engine as a whole under many interleavings of its threads' accesses to shared memory, chosen by shuttle:
-//! `RUSTFLAGS="--cfg shuttle" cargo test -p scrubjay-sim --test interleavings`.
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p scrubjay-model --test interleavings`.
 //!
 //! Each run performs a few operations on a few keys in a cache of a dozen segments, and everything that was answered must
 //! be what the reference model answers in some order. See CONTRIBUTING.md for longer runs and for repeating a failure.

@@ -12,7 +12,7 @@ use scrubjay_cache::{
     Worker, look,
 };
 use scrubjay_io::clock::boot_id;
-use scrubjay_sim::model::{Found, Model};
+use scrubjay_model::{Found, Model};
 
 const MEMORY: usize = 64 << 20;
 const ITEM_SIZE_MAX: usize = 256 << 10;
