@@ -1,7 +1,8 @@
 //! Steps: what one is, how it ends, and the sum at the end.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use std::io;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How a step ended.
@@ -137,20 +138,51 @@ fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
+/// A command that runs, beside others perhaps.
+pub struct Started {
+    words: String,
+    child: io::Result<Child>,
+}
+
+/// Starts a command.
+pub fn start(command: &mut Command) -> Started {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    let words = words.join(" ");
+    (command.stdin(Stdio::null()).stdout(Stdio::piped())).stderr(Stdio::piped());
+    let child = command.spawn();
+    Started { words, child }
+}
+
+impl Started {
+    /// Waits for its end; whether it succeeded, and all that it printed.
+    fn end(self) -> (bool, String) {
+        match self.child.and_then(Child::wait_with_output) {
+            Ok(output) => {
+                let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+                text.push_str(&String::from_utf8_lossy(&output.stderr));
+                (output.status.success(), text)
+            }
+            Err(error) => (false, format!("{}: {error}", self.words)),
+        }
+    }
+
+    /// Waits for the end of what must succeed.
+    ///
+    /// # Errors
+    /// With what it printed.
+    pub fn must(self) -> Result<(), String> {
+        let words = self.words.clone();
+        match self.end() {
+            (true, _) => Ok(()),
+            (false, output) => Err(format!("{words}:\n{output}")),
+        }
+    }
+}
+
 /// Runs a command to its end; whether it succeeded, and all that it printed.
 pub fn capture(command: &mut Command) -> (bool, String) {
-    let output = command.stdin(Stdio::null()).output();
-    match output {
-        Ok(output) => {
-            let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-            text.push_str(&String::from_utf8_lossy(&output.stderr));
-            (output.status.success(), text)
-        }
-        Err(error) => (
-            false,
-            format!("{}: {error}", command.get_program().to_string_lossy()),
-        ),
-    }
+    start(command).end()
 }
 
 /// Runs a command that must succeed.
@@ -158,14 +190,7 @@ pub fn capture(command: &mut Command) -> (bool, String) {
 /// # Errors
 /// With what it printed.
 pub fn must(command: &mut Command) -> Result<(), String> {
-    match capture(command) {
-        (true, _) => Ok(()),
-        (false, output) => {
-            let words = std::iter::once(command.get_program()).chain(command.get_args());
-            let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-            Err(format!("{}:\n{output}", words.join(" ")))
-        }
-    }
+    start(command).must()
 }
 
 /// Whether a program of this name can be started.

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{Outcome, Steps, capture, exists, must};
+use crate::run::{Outcome, Started, Steps, capture, exists, must, start};
 use crate::{clients, deb, docs, instructions, native, root, setup, target, tidy};
 
 /// How long the torture test runs here; by itself it takes a few seconds.
 const TORTURE_SECS: &str = "30";
 
 const PYTHON_PACKAGE: &str = "python package";
+const RELEASE: &str = "release build";
 
 /// Runs all steps, or those whose name contains a word of `filter`.
 pub fn run(filter: &[&str], skips_fail: bool) -> bool {
@@ -20,20 +21,13 @@ pub fn run(filter: &[&str], skips_fail: bool) -> bool {
         Outcome::of(must(cargo(&root).args(["fmt", "--all", "--check"])))
     });
     steps.step("tidy", || Outcome::of(complaints(tidy::run(&root))));
-    let program = program(&mut steps, &root, &target);
+    // They share nothing that they build, and the end of a release takes one processor only.
+    let release = Release::start(&steps, &root, &target);
     steps.step("clippy", || {
-        let arguments = [
-            "clippy",
-            "--quiet",
-            "--locked",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ];
-        Outcome::of(must(cargo(&root).args(arguments)))
+        let arguments = "clippy --quiet --locked --workspace --all-targets -- -D warnings";
+        Outcome::of(must(cargo(&root).args(arguments.split(' '))))
     });
+    let program = release.finish(&mut steps);
     steps.step("cargo test", || {
         let mut command = cargo(&root);
         command.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
@@ -158,39 +152,48 @@ pub fn run_instructions(bless: bool) -> bool {
 pub fn run_clients(filter: &[&str]) -> bool {
     let (root, target) = (root(), target());
     let mut steps = Steps::new(filter, false);
-    let program = program(&mut steps, &root, &target);
+    let program = Release::start(&steps, &root, &target).finish(&mut steps);
     clients::run(&mut steps, &root, &target, &program);
     steps.finish()
 }
 
 /// The server under test: what `SCRUBJAY_BIN` names, or the release build.
-fn program(steps: &mut Steps<'_>, root: &Path, target: &Path) -> Result<PathBuf, String> {
-    if let Some(program) = std::env::var_os("SCRUBJAY_BIN") {
-        return Ok(PathBuf::from(program));
+struct Release {
+    program: PathBuf,
+    /// None if nobody wants it.
+    build: Option<Started>,
+}
+
+impl Release {
+    /// Begins to build it, if it is to be.
+    fn start(steps: &Steps<'_>, root: &Path, target: &Path) -> Release {
+        if let Some(program) = std::env::var_os("SCRUBJAY_BIN") {
+            let program = PathBuf::from(program);
+            return Release { program, build: None };
+        }
+        let wanted = steps.wants(RELEASE)
+            || clients::wanted(steps)
+            || native::wanted(steps)
+            || steps.wants(PYTHON_PACKAGE);
+        let arguments = "build --quiet --locked --release --package scrubjay";
+        Release {
+            program: target.join("release/scrubjay"),
+            build: wanted.then(|| start(cargo(root).args(arguments.split(' ')))),
+        }
     }
-    let mut build = cargo(root);
-    build.args([
-        "build",
-        "--quiet",
-        "--locked",
-        "--release",
-        "--package",
-        "scrubjay",
-    ]);
-    let mut built = Ok(());
-    if steps.wants("release build") {
-        steps.step("release build", || {
-            built = must(&mut build);
-            Outcome::of(built.clone())
-        });
-    } else if clients::wanted(steps) || native::wanted(steps) || steps.wants(PYTHON_PACKAGE) {
-        built = must(&mut build);
-    }
-    let program = target.join("release/scrubjay");
-    match built {
-        Ok(()) if program.is_file() => Ok(program),
-        Ok(()) => Err("there is no release build yet".to_owned()),
-        Err(_) => Err("the release build failed".to_owned()),
+
+    /// Waits until it is there.
+    fn finish(self, steps: &mut Steps<'_>) -> Result<PathBuf, String> {
+        let mut built = Ok(());
+        if let Some(build) = self.build {
+            built = build.must();
+            steps.step(RELEASE, || Outcome::of(built.clone()));
+        }
+        match built {
+            Ok(()) if self.program.is_file() => Ok(self.program),
+            Ok(()) => Err(format!("there is no {} yet", self.program.display())),
+            Err(_) => Err("the release build failed".to_owned()),
+        }
     }
 }
 
