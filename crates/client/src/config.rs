@@ -271,7 +271,8 @@ pub fn parse_server(text: &str) -> Result<Server, ConfigError> {
             None => (place, DEFAULT_PORT),
         }
     };
-    if host.is_empty() {
+    let has_blanks = || host.contains(|c: char| c.is_whitespace() || c.is_control());
+    if host.is_empty() || (!host.starts_with('/') && has_blanks()) {
         return Err(wrong());
     }
     Ok(Server::new(host, port).weight(weight))
@@ -387,7 +388,9 @@ mod tests {
             assert_eq!(parse_server(text).as_ref(), Ok(&server), "{text}");
             assert_eq!(parse_server(&show_server(&server)), Ok(server), "{text}");
         }
-        for text in ["", "a:", "a:x", "[::1", "[::1]x", "a*x", ":1"] {
+        for text in [
+            "no host", "a\tb:1", "", "a:", "a:x", "[::1", "[::1]x", "a*x", ":1",
+        ] {
             assert!(parse_server(text).is_err(), "{text}");
         }
     }

@@ -255,7 +255,9 @@ impl Typed {
                 match digits.parse::<i64>() {
                     Ok(int) => Ok(int.into_pyobject(py)?.into_any().unbind()),
                     // Counters go up to 64 bits without a sign, Python's own numbers further.
-                    Err(_) => py.get_type::<PyInt>().call1((digits,)).map(Bound::unbind),
+                    Err(_) => (py.get_type::<PyInt>().call1((digits,)))
+                        .map(Bound::unbind)
+                        .map_err(|error| failure::of_value(error.to_string())),
                 }
             }
             Contents::Serialized(Format::Pickle) if let Some((_, loads)) = &self.pickle => {

@@ -311,11 +311,16 @@ def test_administrators_are_answered(client, server, key):
 
 
 def test_names_of_servers(server, key):
-    for name in (("127.0.0.1", server.port), server.name, [server.name], f"{server.name}*2"):
+    place = ("127.0.0.1", str(server.port))
+    for name in (("127.0.0.1", server.port), place, list(place), [place], server.name, [server.name], f"{server.name}*2"):
         client = Client(name, default_noreply=False)
         assert client.set(key, b"1") is True
         assert client.stats()[b"pid"] == server.process.pid
     assert PooledClient(server.name, max_pool_size=2, no_delay=True).get(key) == b"1"
+    assert HashClient([server.name, place]).get(key) == b"1", "named twice"
+    for wrong in (str(server.port), [server.name, str(server.port)], ("127.0.0.1", "no port"), [("127.0.0.1", None)]):
+        with pytest.raises(ValueError):
+            Client(wrong)
 
 
 def test_get_or_compute_computes_once(client, key):
@@ -401,3 +406,7 @@ def test_a_class_of_ones_own_that_made_nothing_is_told_what_it_forgot():
         with pytest.raises(RuntimeError, match=r"super\(\).__init__\(\)"):
             call()
     own.close()
+
+
+def test_modules_are_there_as_in_pymemcache():
+    assert scrubjay.serde.pickle_serde and scrubjay.exceptions.MemcacheError is scrubjay.MemcacheError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 
@@ -166,3 +167,46 @@ def test_threads_share_the_connections_and_requests_keep_them(server):
     assert clients[0] is clients[1]
     caches[0].close()
     assert caches[1].get("nothing") is None
+
+
+def test_the_options_of_djangos_manual_are_taken(server, key):
+    manual = {"no_delay": True, "ignore_exc": True, "max_pool_size": 4, "use_pooling": True}
+    others = {"retry_attempts": 3, "retry_timeout": 2, "dead_timeout": 30}
+    cache = ScrubjayCache([server.name, server.name], {"OPTIONS": manual | others})
+    cache.set(key, 1)
+    assert cache.get(key) == 1
+
+
+def test_nothing_raises_while_servers_are_down_if_so_asked():
+    # Held, so that nobody listens there meanwhile.
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        nothing_is_there(f"127.0.0.1:{held.getsockname()[1]}")
+
+
+def nothing_is_there(place):
+    cache = ScrubjayCache(place, {"OPTIONS": {"ignore_exc": True}})
+    assert cache.set("key", 1) is None
+    assert cache.add("key", 1) is False
+    assert cache.get("key", "default") == "default"
+    assert cache.get_many(["key"]) == {}
+    assert cache.set_many({"key": 1}) == ["key"]
+    assert cache.touch("key") is False
+    assert cache.delete("key") is False
+    assert cache.get_or_set("key", 5) == 5
+    assert "key" not in cache
+    assert cache.incr("key") is False, "as PyMemcacheCache has it"
+    cache.delete_many(["key"])
+    cache.clear()
+
+
+def test_what_djangos_own_backend_stored_is_found(servers, key):
+    from django.core.cache.backends.memcached import PyMemcacheCache
+
+    places = [server.name for server in servers]
+    old = PyMemcacheCache(places, {})
+    keys = [f"{key}{n}" for n in range(50)]
+    for name in keys:
+        old.set(name, {"name": name})
+    new = ScrubjayCache(places, {"OPTIONS": {"profile": "pymemcache", "pickle": True}})
+    assert new.get_many(keys) == {name: {"name": name} for name in keys}

@@ -129,6 +129,13 @@ def test_pickles_are_read_on_request_only(memcached_server, key):
     assert Client(memcached_server.name, profile="pymemcache", pickle="plain").get(key) == {"a": [1, 2.5, None, "b"]}
 
 
+def test_a_number_that_is_none_is_an_error_of_values(memcached_server, key):
+    theirs = pymemcache.Client(memcached_server.name, default_noreply=False)
+    theirs.set(key, b"no number", flags=2)
+    with pytest.raises(scrubjay.MemcacheValueError, match="no number"):
+        Client(memcached_server.name, profile="pymemcache").get(key)
+
+
 def test_anothers_flags_are_an_error_not_a_wrong_value(scrubjay_server, key):
     Client(scrubjay_server.name).set(key, b"x", flags=4, noreply=False)
     client = Client(scrubjay_server.name, profile="scrubjay")

@@ -1,5 +1,6 @@
 """A client of scrubjay, memcached and whatever else speaks memcached's protocols."""
 
+from scrubjay import exceptions as exceptions, serde as serde
 from scrubjay.client import *
 from scrubjay.client import __all__ as __all__
 

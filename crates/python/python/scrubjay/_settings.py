@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle as pickles
 from typing import Any, Callable, Iterable, Mapping, Optional, Protocol, Tuple, Union
 
-Server = Union[str, Tuple[str, int]]
+Server = Union[str, Tuple[str, Union[int, str]]]
 Servers = Union[Server, Iterable[Server]]
 
 #: Profiles whose own serializer is pickle.
@@ -24,20 +24,33 @@ def servers_of(servers: Servers) -> list[str]:
     """The servers as the core reads them: one, or a list of them."""
     if isinstance(servers, str):
         return [server_of(servers)]
-    if isinstance(servers, tuple) and len(servers) == 2 and isinstance(servers[1], int):
-        return [server_of(servers)]
-    return [server_of(server) for server in servers]
+    several = list(servers)
+    if len(several) == 2 and _is_host(several[0]) and _is_port(several[1]):
+        return [server_of(several)]
+    return [server_of(server) for server in several]
 
 
 def server_of(server: Any) -> str:
     """A server from ``(host, port)``, ``"host:port"``, ``"unix:/path"`` or ``"/path"``, all but the first with ``*WEIGHT``."""
     if isinstance(server, (tuple, list)) and len(server) == 2:
         host, port = server
-        host = host.strip("[]")
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    if isinstance(server, str):
+        if _is_host(host) and _is_port(port):
+            host = host.strip("[]")
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    # A number alone would be looked up as an address: 31411 as 0.0.122.179.
+    if isinstance(server, str) and not _is_port(server):
         return server[5:] if server.startswith("unix:") else server
     raise ValueError(f"{server!r} is no server; give (host, port), 'host:port' or '/path'")
+
+
+def _is_host(host: Any) -> bool:
+    """Whether it may be one, with no port behind it: one colon stands before a port, several are of IPv6."""
+    return isinstance(host, str) and host.count(":") != 1
+
+
+def _is_port(port: Any) -> bool:
+    """Whether it is one, as a number or, as from the environment, as text."""
+    return isinstance(port, int) or (isinstance(port, str) and port.isascii() and port.isdigit())
 
 
 def settings(

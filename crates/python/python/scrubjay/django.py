@@ -10,24 +10,28 @@ from django.core.cache.backends.memcached import DEFAULT_TIMEOUT, BaseMemcachedC
 import scrubjay
 from scrubjay.exceptions import MemcacheServerError
 
-_clients: dict[str, scrubjay.Client] = {}
+#: Where Django's own backends put the keys of those whose values are read; for all others it is the core's default.
+_SCHEMES = {"pymemcache": "pymemcache", "pylibmc": "libmemcached-modula"}
+
+_clients: dict[str, scrubjay.HashClient] = {}
 _clients_lock = threading.Lock()
 
 
 class ScrubjayCache(BaseMemcachedCache):
-    """``OPTIONS`` are those of ``scrubjay.Client``, with ``profile="scrubjay"`` if no profile is named.
+    """``OPTIONS`` are those of ``scrubjay.HashClient``, with ``profile="scrubjay"`` if no profile is named.
 
-    What is neither text, bytes, number, bool, ``None``, list nor dict is stored only with ``"pickle": True``.
+    With ``"ignore_exc": True`` nothing raises while servers are down: nothing is found, and nothing stored. What is neither text, bytes, number, bool, ``None``, list nor dict is stored only with ``"pickle": True``.
     """
 
     def __init__(self, server: Any, params: dict[str, Any]) -> None:
         super().__init__(server, params, library=scrubjay, value_not_found_exception=KeyError)
         given = params.get("OPTIONS") or {}
         typed = {} if "serde" in given else {"profile": "scrubjay"}
-        self._options = {"allow_unicode_keys": True, "default_noreply": False, **typed, **given}
+        scheme = _SCHEMES.get(given.get("profile", ""), "ring")
+        self._options = {"allow_unicode_keys": True, "default_noreply": False, "scheme": scheme, **typed, **given}
 
     @property
-    def _cache(self) -> scrubjay.Client:
+    def _cache(self) -> scrubjay.HashClient:
         # Django makes a backend for every thread; the connections are for all of them.
         client = self.__dict__.get("_client")
         if client is None:
@@ -35,7 +39,7 @@ class ScrubjayCache(BaseMemcachedCache):
             with _clients_lock:
                 client = _clients.get(name)
                 if client is None:
-                    client = _clients[name] = scrubjay.Client(self.client_servers, **self._options)
+                    client = _clients[name] = scrubjay.HashClient(self.client_servers, **self._options)
             self.__dict__["_client"] = client
         return client
 

@@ -321,9 +321,10 @@ fn shutdown_works_only_when_enabled() {
 }
 
 #[test]
-fn very_verbose_prints_the_memory_layout() {
+fn very_verbose_prints_the_memory_layout_and_where_it_listens() {
     let (_, said) = Server::start("-vv").stop("TERM");
     assert!(said.contains("segments of"), "{said}");
+    assert!(said.contains("server listening"), "what memcached says: {said}");
 }
 
 #[test]

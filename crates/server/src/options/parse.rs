@@ -465,7 +465,6 @@ fn settle_users(options: &mut Options) -> Result<(), OptionError> {
         if options.protocol == Protocol::Text {
             return refuse("-S with -B ascii: SASL is of the binary protocol; leave one of them out");
         }
-        options.protocol = Protocol::Binary;
     }
     if options.connections_per_user.is_some() && options.auth_file.is_none() {
         return refuse("--connections-per-user: there are no users to count by; name a file of them with -Y");

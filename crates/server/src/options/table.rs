@@ -144,10 +144,10 @@ pub const ROWS: &[Row] = &[
         .short('D').default(":")
         .shows("stat_key_prefix", |o| o.stat_delimiter.to_string())
         .live(|o, new| (o.stat_delimiter, o.detail_enabled) = (new.stat_delimiter, new.detail_enabled)),
-    Row::flag("enable-sasl", |o, _| o.sasl = true, "Speak the binary protocol only, in which users log in by SASL PLAIN; needs -Y")
+    Row::flag("enable-sasl", |o, _| o.sasl = true, "Let users log in by SASL PLAIN over the binary protocol: needs -Y, which does that by itself; -B binary leaves text out")
         .short('S').exit(EXIT_USAGE)
         .shows("auth_enabled_sasl", |o| yes_no(o.sasl))
-        .differs("users are those of -Y, not of SASL's own database"),
+        .differs("users are those of -Y, not of SASL's own database, so it adds nothing to -Y; memcached given both speaks text only, given -S alone binary only"),
     Row::text("auth-file", "file", set_auth_file, "File of users, a line each: NAME:PASSWORD; without a login nothing else is answered")
         .short('Y').exit(EXIT_USAGE)
         .shows("auth_enabled_ascii", |o| o.auth_file.clone().unwrap_or_else(|| yes_no(false)))

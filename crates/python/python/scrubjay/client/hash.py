@@ -31,7 +31,9 @@ class HashClient(Client):
         kwargs.setdefault("scheme", "pymemcache")
         kwargs.setdefault("failure_limit", max(1, retry_attempts))
         kwargs.setdefault("retry_interval_ms", _settings.millis("retry_timeout", retry_timeout or 0.001))
-        super().__init__(servers, *args, **kwargs)
+        # Whoever is named twice is asked as if once.
+        names = dict.fromkeys(_settings.servers_of(servers))
+        super().__init__(names, *args, **kwargs)
 
     @staticmethod
     def _raised(ignore_exc: bool) -> str:

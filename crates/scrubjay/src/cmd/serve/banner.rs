@@ -31,6 +31,8 @@ pub fn say_started(options: &Options, driver: &str, places: &Places) {
         ];
         log::say(Level::Notice, "started", &details);
     }
+    // memcached's words, for which test harnesses wait that start it with -vv.
+    log::say(Level::Debug, "server listening", &[("at", &places.words())]);
 }
 
 /// What people are told: one screen.
