@@ -45,6 +45,8 @@ pub struct Config {
     pub value_len_max: usize,
     /// From so many failures in a row a server is held to be down.
     pub failure_limit: u32,
+    /// The same for connections that cannot be made; `None`: as many.
+    pub connect_failure_limit: Option<u32>,
     /// How long a server that is down is left alone before it is probed.
     pub retry_interval: Duration,
     /// With every probe that fails the interval doubles up to this; if it is not longer than the interval, nothing doubles.
@@ -130,6 +132,7 @@ impl Config {
             order: Order::Kept,
             value_len_max: 1 << 20,
             failure_limit: 2,
+            connect_failure_limit: None,
             retry_interval: Duration::from_millis(1000),
             retry_interval_max: Duration::from_millis(1000),
             failover: Failover::Error,

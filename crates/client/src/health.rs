@@ -17,6 +17,8 @@ use scrubjay_base::sync::{AtomicU64, Ordering};
 pub(crate) struct Limits {
     /// From so many failures in a row a server is down.
     pub(crate) failure_limit: u32,
+    /// The same if the last of them was that no connection could be made.
+    pub(crate) connect_failure_limit: u32,
     /// The first interval.
     pub(crate) interval: Duration,
     /// The longest interval.
@@ -175,8 +177,12 @@ impl Circuit {
         }
     }
 
-    /// A request or probe that was sent then has failed, now.
-    pub(crate) fn failed(&self, sent: u64, now: u64, limits: &Limits) -> Option<Change> {
+    /// A request or probe that was sent then has failed, now, and whether that was for want of a connection.
+    pub(crate) fn failed(&self, sent: u64, now: u64, limits: &Limits, unconnected: bool) -> Option<Change> {
+        let limit = match unconnected {
+            true => limits.connect_failure_limit,
+            false => limits.failure_limit,
+        };
         loop {
             let word = self.load();
             let counted = match word.state {
@@ -188,7 +194,7 @@ impl Circuit {
             }
             let count = word.count.saturating_add(1);
             let (state, count) = match word.state {
-                State::Up if count < limits.failure_limit.min(COUNT_MAX) => (State::Up, count),
+                State::Up if count < limit.min(COUNT_MAX) => (State::Up, count),
                 State::Up => (State::Down, 0),
                 _ => (State::Down, count),
             };
@@ -230,6 +236,7 @@ impl Circuit {
 #[cfg(test)]
 const LIMITS: Limits = Limits {
     failure_limit: 2,
+    connect_failure_limit: 1,
     interval: Duration::from_micros(100),
     interval_max: Duration::from_micros(300),
     probe_max: Duration::from_micros(50),
@@ -241,7 +248,7 @@ mod tests {
 
     use proptest::{collection, prop_assert, prop_assert_eq, proptest};
 
-    use super::{Admission, Change, Circuit, LIMITS, State};
+    use super::{Admission, Change, Circuit, LIMITS, Limits, State};
 
     fn micros(micros: u64) -> Duration {
         Duration::from_micros(micros)
@@ -249,9 +256,29 @@ mod tests {
 
     fn down() -> Circuit {
         let circuit = Circuit::new();
-        assert_eq!(circuit.failed(5, 10, &LIMITS), None);
-        assert_eq!(circuit.failed(10, 20, &LIMITS), Some(Change::Down(micros(100))));
+        assert_eq!(circuit.failed(5, 10, &LIMITS, false), None);
+        assert_eq!(
+            circuit.failed(10, 20, &LIMITS, false),
+            Some(Change::Down(micros(100)))
+        );
         circuit
+    }
+
+    #[test]
+    fn a_connection_that_cannot_be_made_has_a_limit_of_its_own() {
+        let circuit = Circuit::new();
+        assert_eq!(
+            circuit.failed(5, 10, &LIMITS, true),
+            Some(Change::Down(micros(100)))
+        );
+        let circuit = Circuit::new();
+        let patient = Limits {
+            failure_limit: 1,
+            connect_failure_limit: 2,
+            ..LIMITS
+        };
+        assert_eq!(circuit.failed(5, 10, &patient, true), None);
+        assert!(circuit.failed(10, 20, &patient, false).is_some());
     }
 
     #[test]
@@ -273,7 +300,7 @@ mod tests {
         for interval in [200, 300, 300] {
             assert_eq!(circuit.admit(now, &LIMITS), Admission::Probe);
             assert_eq!(
-                circuit.failed(now, now, &LIMITS),
+                circuit.failed(now, now, &LIMITS, false),
                 Some(Change::Down(micros(interval)))
             );
             now += interval;
@@ -295,11 +322,15 @@ mod tests {
     fn failures_that_overlap_are_one() {
         let circuit = Circuit::new();
         for sent in 0..10 {
-            assert_eq!(circuit.failed(sent, 10, &LIMITS), None, "sent at {sent}");
+            assert_eq!(circuit.failed(sent, 10, &LIMITS, false), None, "sent at {sent}");
         }
         assert_eq!(circuit.succeeded(3), None);
-        assert_eq!(circuit.failed(11, 12, &LIMITS), None, "a success came in between");
-        assert!(circuit.failed(12, 13, &LIMITS).is_some());
+        assert_eq!(
+            circuit.failed(11, 12, &LIMITS, false),
+            None,
+            "a success came in between"
+        );
+        assert!(circuit.failed(12, 13, &LIMITS, false).is_some());
     }
 
     #[test]
@@ -307,7 +338,7 @@ mod tests {
         let circuit = Circuit::new();
         circuit.set_offline(true, 10);
         assert_eq!(circuit.succeeded(20), None);
-        assert_eq!(circuit.failed(20, 30, &LIMITS), None);
+        assert_eq!(circuit.failed(20, 30, &LIMITS, false), None);
         assert_eq!(
             circuit.admit(1_000_000, &LIMITS),
             Admission::Refuse(Duration::MAX)
@@ -350,7 +381,7 @@ mod tests {
                         let change = if step == 2 {
                             circuit.succeeded(of)
                         } else {
-                            circuit.failed(of, now, &LIMITS)
+                            circuit.failed(of, now, &LIMITS, false)
                         };
                         match change {
                             Some(Change::Down(interval)) => {
@@ -384,12 +415,12 @@ mod models {
     fn one_of_two_probes_and_an_old_result_changes_nothing() {
         loom::model(|| {
             let circuit = Arc::new(Circuit::new());
-            circuit.failed(5, 10, &LIMITS);
-            circuit.failed(10, 20, &LIMITS);
+            circuit.failed(5, 10, &LIMITS, false);
+            circuit.failed(10, 20, &LIMITS, false);
             let other = Arc::clone(&circuit);
             let task = thread::spawn(move || other.admit(120, &LIMITS));
             let late = Arc::clone(&circuit);
-            let old = thread::spawn(move || (late.succeeded(15), late.failed(15, 120, &LIMITS)));
+            let old = thread::spawn(move || (late.succeeded(15), late.failed(15, 120, &LIMITS, false)));
             let mine = circuit.admit(120, &LIMITS);
             let theirs = task.join().expect("no panic");
             assert_eq!(old.join().expect("no panic"), (None, None));
@@ -408,11 +439,11 @@ mod models {
         loom::model(|| {
             let circuit = Arc::new(Circuit::new());
             let other = Arc::clone(&circuit);
-            let task = thread::spawn(move || other.failed(30, 40, &LIMITS));
-            let mine = circuit.failed(30, 40, &LIMITS);
+            let task = thread::spawn(move || other.failed(30, 40, &LIMITS, false));
+            let mine = circuit.failed(30, 40, &LIMITS, false);
             let theirs = task.join().expect("no panic");
             assert_eq!(mine.or(theirs), None, "they overlap");
-            assert!(circuit.failed(40, 50, &LIMITS).is_some());
+            assert!(circuit.failed(40, 50, &LIMITS, false).is_some());
             assert_eq!(circuit.state(), State::Down);
         });
     }

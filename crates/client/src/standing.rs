@@ -41,6 +41,7 @@ impl Standing {
         let read_timeout = config.read_timeout.unwrap_or(config.timeout);
         let limits = Limits {
             failure_limit: config.failure_limit,
+            connect_failure_limit: config.connect_failure_limit.unwrap_or(config.failure_limit),
             interval: config.retry_interval,
             interval_max: config.retry_interval_max,
             // A prober ends by itself within these; only one that could not say so is overtaken by another.
@@ -114,7 +115,7 @@ impl Standing {
             }
             Err(error) if error.is_failure() => {
                 self.0.tell(What::Failed(error));
-                (self.0.circuit).failed(self.0.at(sent), self.0.at(now), &self.0.limits)
+                self.0.failed(error, sent, now)
             }
             Err(_) => None,
         };
@@ -172,6 +173,11 @@ impl Inner {
         }
     }
 
+    fn failed(&self, error: &Error, sent: Instant, now: Instant) -> Option<Change> {
+        let unconnected = matches!(error, Error::Connect { .. });
+        (self.circuit).failed(self.at(sent), self.at(now), &self.limits, unconnected)
+    }
+
     fn no_connection(&self, reason: String) -> Error {
         Error::Connect {
             server: self.name.clone(),
@@ -189,7 +195,7 @@ impl Inner {
             Ok(()) => self.circuit.succeeded(self.at(started)),
             Err(error) => {
                 self.tell(What::Failed(&error));
-                (self.circuit).failed(self.at(started), self.at(Instant::now()), &self.limits)
+                self.failed(&error, started, Instant::now())
             }
         };
         self.changed(change);

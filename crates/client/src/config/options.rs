@@ -175,11 +175,15 @@ pub static OPTIONS: &[OptionRow] = &[
         name: "failure_limit",
         wanted: "a number, 1 to 16383",
         help: "From so many failures in a row a server is held to be down.",
-        set: |config, text| {
-            let limit = text.parse().ok().filter(|limit| (1..=16383).contains(limit));
-            put(&mut config.failure_limit, limit)
-        },
+        set: |config, text| put(&mut config.failure_limit, failures(text)),
         show: |config| config.failure_limit.to_string(),
+    },
+    OptionRow {
+        name: "connect_failure_limit",
+        wanted: "a number, 1 to 16383, or none",
+        help: "The same for failures of which the last was that no connection could be made; none: failure_limit. Each may take connect_timeout_ms, so 1 spares the next calls that.",
+        set: |config, text| put(&mut config.connect_failure_limit, none_or(text, failures)),
+        show: |config| show_or_none(config.connect_failure_limit, |limit| limit.to_string()),
     },
     OptionRow {
         name: "retry_interval_ms",
@@ -370,6 +374,10 @@ fn above_zero(text: &str) -> Option<u64> {
     text.parse().ok().filter(|number| (1..=MAX).contains(number))
 }
 
+fn failures(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|limit| (1..=16383).contains(limit))
+}
+
 fn none_or<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
     match text {
         "none" => Some(None),
@@ -445,6 +453,7 @@ mod tests {
             ("form", &["auto", "meta", "classic"]),
             ("order", &["kept", "free"]),
             ("failure_limit", &["1", "16383"]),
+            ("connect_failure_limit", &["1", "16383", "none"]),
             ("retry_interval_max_ms", &["60000"]),
             ("tls", &["no", "yes"]),
             ("tls_ca", &["system", "/etc/ca.pem"]),
@@ -483,6 +492,7 @@ mod tests {
             ("failover", "gutter:a/0"),
             ("failure_limit", "0"),
             ("failure_limit", "16384"),
+            ("connect_failure_limit", "0"),
             ("timeout_ms", "18446744073709551615"),
             ("order", "any"),
             ("connections", "1025"),
