@@ -16,6 +16,8 @@
 /* Whose methods and constants we have. */
 #define SJX_MEMCACHED_VERSION "3.2.0"
 
+/* Of a server for which none is given. */
+#define SJX_PORT 11211
 /* What memcached takes as a key. */
 #define SJX_KEY_LEN_MAX 250
 /* More servers than this are a mistake. */
@@ -43,6 +45,7 @@ ZEND_BEGIN_MODULE_GLOBALS(scrubjay)
     double compression_factor;
     zend_long compression_threshold;
     zend_long default_connect_timeout;
+    zend_long store_retry_count;
     bool default_consistent_hash;
     bool default_binary_protocol;
     struct {
@@ -71,6 +74,7 @@ enum {
     SJX_RES_PAYLOAD_FAILURE = -1001,
     SJX_RES_SUCCESS = 0,
     SJX_RES_FAILURE = 1,
+    SJX_RES_HOST_LOOKUP_FAILURE = 2,
     SJX_RES_CONNECTION_FAILURE = 3,
     SJX_RES_UNKNOWN_READ_FAILURE = 7,
     SJX_RES_PROTOCOL_ERROR = 8,
@@ -109,25 +113,39 @@ enum {
     SJX_OPT_NEAR_CACHE_TTL = -2006,
     SJX_OPT_NEAR_CACHE_COHERENCE = -2007,
     /* libmemcached's. */
+    SJX_OPT_NO_BLOCK = 0,
+    SJX_OPT_TCP_NODELAY = 1,
     SJX_OPT_HASH = 2,
+    SJX_OPT_CACHE_LOOKUPS = 6,
     SJX_OPT_POLL_TIMEOUT = 8,
     SJX_OPT_DISTRIBUTION = 9,
     SJX_OPT_BUFFER_WRITES = 10,
+    SJX_OPT_SORT_HOSTS = 12,
     SJX_OPT_VERIFY_KEY = 13,
     SJX_OPT_CONNECT_TIMEOUT = 14,
     SJX_OPT_RETRY_TIMEOUT = 15,
     SJX_OPT_LIBKETAMA_COMPATIBLE = 16,
+    SJX_OPT_LIBKETAMA_HASH = 17,
     SJX_OPT_BINARY_PROTOCOL = 18,
     SJX_OPT_SEND_TIMEOUT = 19,
     SJX_OPT_RECV_TIMEOUT = 20,
     SJX_OPT_SERVER_FAILURE_LIMIT = 21,
     SJX_OPT_HASH_WITH_PREFIX_KEY = 25,
     SJX_OPT_NOREPLY = 26,
+    SJX_OPT_USE_UDP = 27,
     SJX_OPT_AUTO_EJECT_HOSTS = 28,
+    SJX_OPT_RANDOMIZE_REPLICA_READ = 30,
+    SJX_OPT_TCP_KEEPALIVE = 32,
     SJX_OPT_REMOVE_FAILED_SERVERS = 35
 };
 
-enum { SJX_DISTRIBUTION_MODULA = 0, SJX_DISTRIBUTION_CONSISTENT = 1, SJX_DISTRIBUTION_WEIGHTED = 5, SJX_DISTRIBUTION_BUCKETS = 6 };
+enum {
+    SJX_DISTRIBUTION_MODULA = 0,
+    SJX_DISTRIBUTION_CONSISTENT = 1,
+    SJX_DISTRIBUTION_KETAMA = 2,
+    SJX_DISTRIBUTION_WEIGHTED = 5,
+    SJX_DISTRIBUTION_BUCKETS = 6
+};
 enum { SJX_HASH_MD5 = 1 };
 enum { SJX_SERIALIZER_PHP = 1, SJX_SERIALIZER_IGBINARY, SJX_SERIALIZER_JSON, SJX_SERIALIZER_JSON_ARRAY, SJX_SERIALIZER_MSGPACK };
 enum { SJX_COMPRESSION_ZLIB = 1, SJX_COMPRESSION_FASTLZ, SJX_COMPRESSION_ZSTD };
@@ -161,7 +179,10 @@ typedef struct {
     zend_long near_mib;  /* 0: no near cache */
     zend_long near_ttl;  /* ms */
     int near_coherence;
+    /* By libmemcached's numbers. SJX_OPT_LIBKETAMA_COMPATIBLE is what libmemcached keeps there: whether a ring heeds weights. */
     zend_long behavior[SJX_BEHAVIORS];
+    /* The hash of the ring's points: libmemcached's when the ring was made, for what is set later is that of keys alone. */
+    zend_long points_hash;
     size_t prefix_len;
     char prefix[SJX_KEY_LEN_MAX + 1];
     char *scheme;  /* instead of hash and distribution */
@@ -238,7 +259,13 @@ void sjx_settings_free(sjx_settings *settings);
 bool sjx_option_set_named(sjx_object *object, const char *name, const char *text, size_t len);
 void sjx_option_get(sjx_object *object, zend_long option, zval *value);
 bool sjx_option_set(sjx_object *object, zend_long option, zval *value);
+/* Sets the distribution, and what is so of its ring, as libmemcached does. */
+void sjx_distribute(sjx_settings *settings, zend_long distribution);
+/* Whether servers lie on a ring. */
+bool sjx_is_ring(const sjx_settings *settings);
+/* 0: there is none of this name. */
 int sjx_serializer_by_name(const char *name);
+int sjx_compression_by_name(const char *name);
 
 /* keys.c */
 typedef struct {
@@ -248,6 +275,8 @@ typedef struct {
     size_t route_len;
     char joined[SJX_KEY_LEN_MAX];
 } sjx_key;
+/* Whether there is a blank or control character in it. */
+bool sjx_has_control(const char *text, size_t len);
 bool sjx_key_is_valid(const sjx_object *object, const zend_string *key);
 /* False: the object's code says why. */
 bool sjx_key_make(sjx_object *object, const zend_string *name, const zend_string *server_key, sjx_key *key);

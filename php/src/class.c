@@ -46,12 +46,27 @@ static void release_persistent(zend_resource *resource)
     sjx_pool_free(resource->ptr);
 }
 
-static zend_class_entry *register_class(const char *name, zend_class_entry **exception, const char *exception_name)
+/* What is ours, objects of the drop-in's class answer as well, unless their class has a method of the name. It is not declared there: a
+ * subclass that was written for php-memcached may have one with other arguments. */
+static zend_function *method(zend_object **object, zend_string *name, const zval *key)
+{
+    zend_function *found = zend_std_get_method(object, name, key);
+    if (found != NULL || EG(exception) != NULL || !is_drop_in((*object)->ce)) {
+        return found;
+    }
+    zend_string *lower = key != NULL ? zend_string_copy(Z_STR_P(key)) : zend_string_tolower(name);
+    found = zend_hash_find_ptr(&sjx_scrubjay_ce->function_table, lower);
+    zend_string_release(lower);
+    return found;
+}
+
+static zend_class_entry *register_class(const char *name, const zend_function_entry *methods, zend_class_entry **exception,
+                                        const char *exception_name)
 {
     zend_class_entry entry;
     INIT_CLASS_ENTRY_EX(entry, exception_name, strlen(exception_name), NULL);
     *exception = zend_register_internal_class_ex(&entry, spl_ce_RuntimeException);
-    INIT_CLASS_ENTRY_EX(entry, name, strlen(name), sjx_methods);
+    INIT_CLASS_ENTRY_EX(entry, name, strlen(name), methods);
     zend_class_entry *class = zend_register_internal_class(&entry);
     class->create_object = create;
     class->ce_flags |= ZEND_ACC_NOT_SERIALIZABLE;
@@ -65,10 +80,11 @@ void sjx_register_classes(int module_number)
     handlers.offset = XtOffsetOf(sjx_object, std);
     handlers.free_obj = release;
     handlers.clone_obj = NULL;
+    handlers.get_method = method;
     persistent_type = zend_register_list_destructors_ex(NULL, release_persistent, "scrubjay pool", module_number);
-    sjx_scrubjay_ce = register_class("Scrubjay", &sjx_exception_ce, "ScrubjayException");
+    sjx_scrubjay_ce = register_class("Scrubjay", sjx_scrubjay_methods, &sjx_exception_ce, "ScrubjayException");
     if (SJX_G(replace_memcached) && !zend_hash_str_exists(CG(class_table), ZEND_STRL("memcached"))) {
-        sjx_memcached_ce = register_class("Memcached", &sjx_memcached_exception_ce, "MemcachedException");
+        sjx_memcached_ce = register_class("Memcached", sjx_memcached_methods, &sjx_memcached_exception_ce, "MemcachedException");
     }
 }
 
@@ -115,7 +131,7 @@ static bool connect_by_text(sjx_pool *pool, zend_string *text)
             if (port != NULL) {
                 *port++ = 0;
             }
-            good = sjx_pool_add(pool, host, port == NULL ? 11211 : ZEND_STRTOL(port, NULL, 10), 0);
+            good = sjx_pool_add(pool, host, port == NULL ? SJX_PORT : ZEND_STRTOL(port, NULL, 10), 0);
         }
     }
     efree(copy);
@@ -242,7 +258,8 @@ ZEND_METHOD(Scrubjay, getLastDisconnectedServer)
 
 static bool add_server(sjx_object *object, zend_string *host, zend_long port, zend_long weight)
 {
-    if (sjx_pool_add(object->pool, ZSTR_VAL(host), port, weight)) {
+    /* As in libmemcached, for the path of a socket, too: by it the socket has its place on a ring. */
+    if (sjx_pool_add(object->pool, ZSTR_VAL(host), port == 0 ? SJX_PORT : port, weight)) {
         return true;
     }
     php_error_docref(NULL, E_WARNING,

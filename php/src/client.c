@@ -84,15 +84,26 @@ static bool is_there(const sjx_pool *pool, const char *host, zend_long port)
     return false;
 }
 
+/* As in libmemcached, the ring is made anew when a server joins it, and heeds weights from the first one above 1 on. */
+static void make_ring(sjx_pool *pool, zend_long weight)
+{
+    sjx_settings *settings = &pool->settings;
+    zend_long *behavior = settings->behavior;
+    bool begins = weight > 1 && sjx_is_ring(settings) && behavior[SJX_OPT_LIBKETAMA_COMPATIBLE] == 0;
+    if (begins || settings->points_hash != behavior[SJX_OPT_HASH]) {
+        behavior[SJX_OPT_LIBKETAMA_COMPATIBLE] |= begins;
+        settings->points_hash = behavior[SJX_OPT_HASH];
+        sjx_pool_changed(pool);
+    }
+}
+
 bool sjx_pool_add(sjx_pool *pool, const char *host, zend_long port, zend_long weight)
 {
-    if (*host == '/') {
-        port = 0;
-    }
     if (*host == 0 || port < 0 || port > 65535 || weight < 0 || weight > UINT32_MAX ||
         pool->server_count >= SJX_SERVERS_MAX) {
         return false;
     }
+    make_ring(pool, weight);
     /* Programs with persistent objects add their servers again in every request. */
     if (is_there(pool, host, port)) {
         return true;
@@ -128,17 +139,14 @@ static void scheme(const sjx_settings *settings, char *text, size_t room)
         snprintf(text, room, "%s", settings->scheme);
         return;
     }
-    switch (settings->behavior[SJX_OPT_DISTRIBUTION]) {
-    case SJX_DISTRIBUTION_WEIGHTED:
+    if (sjx_is_ring(settings) && settings->behavior[SJX_OPT_LIBKETAMA_COMPATIBLE] == 0) {
+        snprintf(text, room, "libmemcached-consistent/%s/%s", HASHES[hash], HASHES[settings->points_hash]);
+        return;
+    }
+    if (sjx_is_ring(settings)) {
         of = "ketama";
-        break;
-    case SJX_DISTRIBUTION_CONSISTENT:
-        of = "libmemcached-consistent";
-        break;
-    case SJX_DISTRIBUTION_BUCKETS:
+    } else if (settings->behavior[SJX_OPT_DISTRIBUTION] == SJX_DISTRIBUTION_BUCKETS) {
         of = "vbucket";
-        name = NULL;
-        break;
     }
     snprintf(text, room, name == NULL ? "%s" : "%s/%s", of, name);
 }
@@ -172,6 +180,8 @@ static bool configure(const sjx_settings *settings, sj_config *config, sj_result
            set_number(config, "connect_timeout_ms", connect < 1 ? FOREVER_MS : connect, result) &&
            set_number(config, "timeout_ms", timeout(settings), result) &&
            set_number(config, "failure_limit", behavior[SJX_OPT_SERVER_FAILURE_LIMIT], result) &&
+           /* As in libmemcached, so that a server that is gone costs one of these time-outs. */
+           set_number(config, "connect_failure_limit", 1, result) &&
            set_number(config, "retry_interval_ms", behavior[SJX_OPT_RETRY_TIMEOUT] * 1000, result) &&
            set(config, "value_len_max", SJX_VALUE_LEN_MAX, result) &&
            near_cache(settings, config, result) && (!ejects || set(config, "failover", "next:1", result)) &&
@@ -188,20 +198,39 @@ static bool configure_by_name(const sjx_settings *settings, sj_config *config, s
     return true;
 }
 
+/* Without a map, libmemcached masks the hash by one less than there are servers: as this map does, of a power of two of buckets. */
+static bool add_buckets(const sjx_pool *pool, sj_config *config, sj_result *result)
+{
+    uint32_t masked[2 * SJX_SERVERS_MAX], count = 1;
+    sj_result_free(result);
+    if (pool->bucket_count > 0) {
+        return sj_config_buckets(config, pool->buckets, pool->bucket_count, result) == SJ_OK;
+    }
+    while (count < pool->server_count) {
+        count *= 2;
+    }
+    for (uint32_t at = 0; at < count; at++) {
+        masked[at] = at & ((uint32_t)pool->server_count - 1);
+    }
+    return sj_config_buckets(config, masked, count, result) == SJ_OK;
+}
+
 static bool add_servers(const sjx_pool *pool, sj_config *config, sj_result *result)
 {
+    const sjx_settings *settings = &pool->settings;
+    /* libmemcached-consistent goes by weights wherever there are some. */
+    bool even = settings->scheme == NULL && sjx_is_ring(settings) && settings->behavior[SJX_OPT_LIBKETAMA_COMPATIBLE] == 0;
     for (size_t at = 0; at < pool->server_count; at++) {
         const sjx_server *server = &pool->servers[at];
         sj_result_free(result);
-        if (sj_config_add(config, server->host, server->port, MAX(server->weight, 1), result) != SJ_OK) {
+        if (sj_config_add(config, server->host, server->port, even ? 1 : MAX(server->weight, 1), result) != SJ_OK) {
             return false;
         }
     }
-    if (pool->settings.behavior[SJX_OPT_DISTRIBUTION] != SJX_DISTRIBUTION_BUCKETS || pool->bucket_count == 0) {
-        return true;
-    }
-    sj_result_free(result);
-    return sj_config_buckets(config, pool->buckets, pool->bucket_count, result) == SJ_OK;
+    /* A scheme that was named has the map that was given, and no other. */
+    bool mapped = settings->behavior[SJX_OPT_DISTRIBUTION] == SJX_DISTRIBUTION_BUCKETS &&
+                  (settings->scheme == NULL || pool->bucket_count > 0);
+    return !mapped || add_buckets(pool, config, result);
 }
 
 sj_client *sjx_pool_client(sjx_pool *pool, sj_result *error)

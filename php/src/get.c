@@ -230,6 +230,10 @@ static void get_multi(INTERNAL_FUNCTION_PARAMETERS, bool by_key)
         note_many(object, &batch, found);
     }
     sjx_batch_free(&batch);
+    if (zend_hash_num_elements(keys) == 0) {
+        /* What was asked for nothing found nothing. */
+        sjx_set_code(object, SJX_RES_NOTFOUND);
+    }
     bool failed = asked ? sjx_is_error(object->code) && object->code != SJX_RES_SOME_ERRORS && found == 0
                         : zend_hash_num_elements(keys) > 0;
     if (EG(exception) != NULL || failed) {

@@ -1,16 +1,30 @@
 /* Keys: which are good, with their prefix, and by what they are placed. */
 #include "php_scrubjay.h"
 
+bool sjx_has_control(const char *text, size_t len)
+{
+    for (size_t at = 0; at < len; at++) {
+        unsigned char byte = (unsigned char)text[at];
+        if (byte <= ' ' || byte == 0x7f) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool sjx_key_is_valid(const sjx_object *object, const zend_string *key)
 {
-    bool strict = object->pool->settings.behavior[SJX_OPT_VERIFY_KEY] != 0;
+    const zend_long *behavior = object->pool->settings.behavior;
+    bool strict = behavior[SJX_OPT_VERIFY_KEY] != 0;
+    /* As in php-memcached. It is sent by the meta commands, which can say such a key. */
+    bool blanks = behavior[SJX_OPT_BINARY_PROTOCOL] != 0;
     size_t len = ZSTR_LEN(key);
     if (len == 0 || len > SJX_KEY_LEN_MAX) {
         return false;
     }
     for (size_t at = 0; at < len; at++) {
         unsigned char byte = (unsigned char)ZSTR_VAL(key)[at];
-        if (byte == ' ' || byte == '\n' || (strict && (byte < ' ' || byte == 0x7f))) {
+        if ((byte == ' ' && !blanks) || byte == '\n' || (strict && (byte < ' ' || byte == 0x7f))) {
             return false;
         }
     }

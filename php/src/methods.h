@@ -1,4 +1,4 @@
-/* Every method: its arguments, as in php-memcached 3.2, and where it is implemented. */
+/* Every method: its arguments, as in php-memcached 3.2, where it is implemented, and which class has it. */
 #ifndef SJX_METHODS_H
 #define SJX_METHODS_H
 
@@ -89,6 +89,7 @@ ZEND_BEGIN_ARG_WITH_TENTATIVE_RETURN_TYPE_INFO_EX(arginfo_setMultiByKey, 0, 2, _
     ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, expiration, IS_LONG, 0, "0")
 ZEND_END_ARG_INFO()
 
+/* The token may be a number, too. It is declared as in php-memcached, so that subclasses that declare it as they had to there go on. */
 ZEND_BEGIN_ARG_WITH_TENTATIVE_RETURN_TYPE_INFO_EX(arginfo_cas, 0, 3, _IS_BOOL, 0)
     ZEND_ARG_TYPE_INFO(0, cas_token, IS_STRING, 0)
     ZEND_ARG_TYPE_INFO(0, key, IS_STRING, 0)
@@ -298,72 +299,78 @@ ZEND_METHOD(Scrubjay, isPristine);
 ZEND_METHOD(Scrubjay, checkKey);
 ZEND_METHOD(Scrubjay, setCompressThreshold);
 
-static const zend_function_entry sjx_methods[] = {
-    ZEND_ME(Scrubjay, __construct, arginfo___construct, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getResultCode, arginfo_getResultCode, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getResultMessage, arginfo_getResultMessage, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, get, arginfo_get, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getByKey, arginfo_getByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getMulti, arginfo_getMulti, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getMultiByKey, arginfo_getMultiByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getDelayed, arginfo_getDelayed, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getDelayedByKey, arginfo_getDelayedByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, fetch, arginfo_fetch, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, fetchAll, arginfo_fetch, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, set, arginfo_set, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, setByKey, arginfo_setByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, touch, arginfo_touch, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, touchByKey, arginfo_touchByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, setMulti, arginfo_setMulti, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, setMultiByKey, arginfo_setMultiByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, cas, arginfo_cas, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, casByKey, arginfo_casByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, add, arginfo_set, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, addByKey, arginfo_setByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, append, arginfo_append, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, appendByKey, arginfo_appendByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, prepend, arginfo_append, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, prependByKey, arginfo_appendByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, replace, arginfo_set, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, replaceByKey, arginfo_setByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, delete, arginfo_delete, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, deleteMulti, arginfo_deleteMulti, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, deleteByKey, arginfo_deleteByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, deleteMultiByKey, arginfo_deleteMultiByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, increment, arginfo_increment, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, decrement, arginfo_increment, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, incrementByKey, arginfo_incrementByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, decrementByKey, arginfo_incrementByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, addServer, arginfo_addServer, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, addServers, arginfo_addServers, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getServerList, arginfo_getServerList, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getServerByKey, arginfo_getServerByKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, resetServerList, arginfo_resetServerList, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, quit, arginfo_resetServerList, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, flushBuffers, arginfo_resetServerList, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getLastErrorMessage, arginfo_getResultMessage, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getLastErrorCode, arginfo_getResultCode, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getLastErrorErrno, arginfo_getResultCode, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getLastDisconnectedServer, arginfo_fetch, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getStats, arginfo_getStats, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getVersion, arginfo_fetch, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getAllKeys, arginfo_fetch, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, flush, arginfo_flush, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getOption, arginfo_getOption, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, setOption, arginfo_setOption, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, setClientOption, arginfo_setClientOption, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, setOptions, arginfo_setOptions, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, setBucket, arginfo_setBucket, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, setSaslAuthData, arginfo_setSaslAuthData, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, setEncodingKey, arginfo_setEncodingKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, isPersistent, arginfo_resetServerList, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, isPristine, arginfo_resetServerList, ZEND_ACC_PUBLIC)
+/* php-memcached's. */
+#define SJX_THEIR_METHODS \
+    ZEND_ME(Scrubjay, __construct, arginfo___construct, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getResultCode, arginfo_getResultCode, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getResultMessage, arginfo_getResultMessage, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, get, arginfo_get, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getByKey, arginfo_getByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getMulti, arginfo_getMulti, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getMultiByKey, arginfo_getMultiByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getDelayed, arginfo_getDelayed, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getDelayedByKey, arginfo_getDelayedByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, fetch, arginfo_fetch, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, fetchAll, arginfo_fetch, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, set, arginfo_set, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, setByKey, arginfo_setByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, touch, arginfo_touch, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, touchByKey, arginfo_touchByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, setMulti, arginfo_setMulti, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, setMultiByKey, arginfo_setMultiByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, cas, arginfo_cas, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, casByKey, arginfo_casByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, add, arginfo_set, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, addByKey, arginfo_setByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, append, arginfo_append, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, appendByKey, arginfo_appendByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, prepend, arginfo_append, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, prependByKey, arginfo_appendByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, replace, arginfo_set, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, replaceByKey, arginfo_setByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, delete, arginfo_delete, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, deleteMulti, arginfo_deleteMulti, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, deleteByKey, arginfo_deleteByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, deleteMultiByKey, arginfo_deleteMultiByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, increment, arginfo_increment, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, decrement, arginfo_increment, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, incrementByKey, arginfo_incrementByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, decrementByKey, arginfo_incrementByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, addServer, arginfo_addServer, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, addServers, arginfo_addServers, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getServerList, arginfo_getServerList, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getServerByKey, arginfo_getServerByKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, resetServerList, arginfo_resetServerList, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, quit, arginfo_resetServerList, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, flushBuffers, arginfo_resetServerList, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getLastErrorMessage, arginfo_getResultMessage, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getLastErrorCode, arginfo_getResultCode, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getLastErrorErrno, arginfo_getResultCode, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getLastDisconnectedServer, arginfo_fetch, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getStats, arginfo_getStats, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getVersion, arginfo_fetch, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getAllKeys, arginfo_fetch, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, flush, arginfo_flush, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getOption, arginfo_getOption, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, setOption, arginfo_setOption, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, setOptions, arginfo_setOptions, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, setBucket, arginfo_setBucket, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, setSaslAuthData, arginfo_setSaslAuthData, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, setEncodingKey, arginfo_setEncodingKey, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, isPersistent, arginfo_resetServerList, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, isPristine, arginfo_resetServerList, ZEND_ACC_PUBLIC) \
     ZEND_ME(Scrubjay, checkKey, arginfo_setEncodingKey, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, setCompressThreshold, arginfo_setCompressThreshold, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, getOrCompute, arginfo_getOrCompute, ZEND_ACC_PUBLIC)
-    ZEND_ME(Scrubjay, invalidate, arginfo_invalidate, ZEND_ACC_PUBLIC)
+
+/* Ours. */
+#define SJX_OUR_METHODS \
+    ZEND_ME(Scrubjay, setClientOption, arginfo_setClientOption, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, setCompressThreshold, arginfo_setCompressThreshold, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, getOrCompute, arginfo_getOrCompute, ZEND_ACC_PUBLIC) \
+    ZEND_ME(Scrubjay, invalidate, arginfo_invalidate, ZEND_ACC_PUBLIC) \
     ZEND_ME(Scrubjay, getNearCacheCounts, arginfo_fetch, ZEND_ACC_PUBLIC)
-    ZEND_FE_END
-};
+
+static const zend_function_entry sjx_scrubjay_methods[] = {SJX_THEIR_METHODS SJX_OUR_METHODS ZEND_FE_END};
+/* Ours are found by class.c. */
+static const zend_function_entry sjx_memcached_methods[] = {SJX_THEIR_METHODS ZEND_FE_END};
 
 #endif

@@ -12,7 +12,7 @@ int sjx_serializer_by_name(const char *name)
     return 0;
 }
 
-static int compression_by_name(const char *name)
+int sjx_compression_by_name(const char *name)
 {
     static const char *const NAMES[] = {"zlib", "fastlz", "zstd"};
     for (int at = 0; at < 3; at++) {
@@ -26,20 +26,21 @@ static int compression_by_name(const char *name)
 void sjx_settings_init(sjx_settings *settings, bool drop_in)
 {
     int serializer = sjx_serializer_by_name(SJX_G(serializer));
-    int compression = compression_by_name(SJX_G(compression_type));
+    int compression = sjx_compression_by_name(SJX_G(compression_type));
     settings->serializer = serializer != 0 ? serializer : drop_in ? SJX_SERIALIZER_PHP : SJX_SERIALIZER_MSGPACK;
     settings->compression_type = compression != 0 ? compression : drop_in ? SJX_COMPRESSION_FASTLZ : SJX_COMPRESSION_ZSTD;
     settings->compression = true;
     settings->threshold = SJX_G(compression_threshold);
     settings->saving = SJX_G(compression_factor) > 1 ? 1 - 1 / SJX_G(compression_factor) : 0;
     settings->user_flags = -1;
+    settings->store_retry_count = SJX_G(store_retry_count);
     settings->near_ttl = 10000;
     settings->behavior[SJX_OPT_CONNECT_TIMEOUT] =
         SJX_G(default_connect_timeout) > 0 ? SJX_G(default_connect_timeout) : 4000;
     settings->behavior[SJX_OPT_POLL_TIMEOUT] = 5000;
     settings->behavior[SJX_OPT_RETRY_TIMEOUT] = 2;
     settings->behavior[SJX_OPT_SERVER_FAILURE_LIMIT] = 5;
-    settings->behavior[6] = 1;
+    settings->behavior[SJX_OPT_CACHE_LOOKUPS] = 1;
     settings->behavior[SJX_OPT_BINARY_PROTOCOL] = SJX_G(default_binary_protocol);
     if (SJX_G(default_consistent_hash)) {
         settings->behavior[SJX_OPT_DISTRIBUTION] = SJX_DISTRIBUTION_CONSISTENT;
@@ -126,14 +127,14 @@ static bool set_prefix(sjx_object *object, zval *value)
 {
     sjx_settings *settings = &object->pool->settings;
     zend_string *prefix = zval_get_string(value);
-    bool fits = ZSTR_LEN(prefix) < SJX_KEY_LEN_MAX && memchr(ZSTR_VAL(prefix), '\n', ZSTR_LEN(prefix)) == NULL &&
-                memchr(ZSTR_VAL(prefix), ' ', ZSTR_LEN(prefix)) == NULL;
+    bool fits = ZSTR_LEN(prefix) < SJX_KEY_LEN_MAX && !sjx_has_control(ZSTR_VAL(prefix), ZSTR_LEN(prefix));
     if (fits) {
         settings->prefix_len = ZSTR_LEN(prefix);
         memcpy(settings->prefix, ZSTR_VAL(prefix), ZSTR_LEN(prefix));
     } else {
-        sjx_set_code(object, SJX_RES_BAD_KEY_PROVIDED);
-        php_error_docref(NULL, E_WARNING, "bad key provided: a prefix has fewer than 250 bytes, without blanks and line ends");
+        sjx_set_code(object, SJX_RES_INVALID_ARGUMENTS);
+        php_error_docref(NULL, E_WARNING, "bad key provided: a prefix has fewer than 250 bytes, without blanks and control "
+                         "characters; this one has %zu bytes", ZSTR_LEN(prefix));
     }
     zend_string_release(prefix);
     return fits;
@@ -261,34 +262,89 @@ static bool set_ours(sjx_object *object, zend_long option, zval *value)
     return refused(object, "there is no such option");
 }
 
-/* What follows from one of libmemcached's options for others. */
+bool sjx_is_ring(const sjx_settings *settings)
+{
+    zend_long distribution = settings->behavior[SJX_OPT_DISTRIBUTION];
+    return distribution == SJX_DISTRIBUTION_CONSISTENT || distribution == SJX_DISTRIBUTION_KETAMA ||
+           distribution == SJX_DISTRIBUTION_WEIGHTED;
+}
+
+void sjx_distribute(sjx_settings *settings, zend_long distribution)
+{
+    settings->behavior[SJX_OPT_DISTRIBUTION] = distribution;
+    settings->points_hash = settings->behavior[SJX_OPT_HASH];
+    /* Others leave it as it is. */
+    if (sjx_is_ring(settings)) {
+        settings->behavior[SJX_OPT_LIBKETAMA_COMPATIBLE] = distribution == SJX_DISTRIBUTION_WEIGHTED;
+    }
+}
+
+/* Sets an option that libmemcached keeps as a number, with what follows from it for others. */
 static bool set_behavior(sjx_object *object, zend_long option, zend_long number)
 {
-    zend_long *behavior = object->pool->settings.behavior;
+    sjx_settings *settings = &object->pool->settings;
+    zend_long *behavior = settings->behavior, before[SJX_BEHAVIORS];
+    memcpy(before, behavior, sizeof before);
+    behavior[option] = number;
     switch (option) {
     case SJX_OPT_LIBKETAMA_COMPATIBLE:
         behavior[SJX_OPT_HASH] = number != 0 ? SJX_HASH_MD5 : 0;
-        behavior[17] = behavior[SJX_OPT_HASH];
-        behavior[SJX_OPT_DISTRIBUTION] = number != 0 ? SJX_DISTRIBUTION_WEIGHTED : SJX_DISTRIBUTION_MODULA;
+        behavior[SJX_OPT_LIBKETAMA_HASH] = behavior[SJX_OPT_HASH];
+        sjx_distribute(settings, number != 0 ? SJX_DISTRIBUTION_WEIGHTED : SJX_DISTRIBUTION_MODULA);
         break;
     case SJX_OPT_DISTRIBUTION:
-        if (number != SJX_DISTRIBUTION_MODULA && number != SJX_DISTRIBUTION_CONSISTENT &&
+        if (number != SJX_DISTRIBUTION_MODULA && number != SJX_DISTRIBUTION_CONSISTENT && number != SJX_DISTRIBUTION_KETAMA &&
             number != SJX_DISTRIBUTION_WEIGHTED && number != SJX_DISTRIBUTION_BUCKETS) {
+            behavior[option] = before[option];
             return refused(object, "error setting memcached option: INVALID ARGUMENTS");
         }
+        sjx_distribute(settings, number);
         break;
     case SJX_OPT_HASH:
         if (number < 0 || number > 10) {
-            return true;
+            behavior[option] = before[option];
         }
         break;
+    case SJX_OPT_SORT_HOSTS:
+        /* libmemcached makes its ring anew. */
+        settings->points_hash = behavior[SJX_OPT_HASH];
+        break;
+    case SJX_OPT_AUTO_EJECT_HOSTS:
+    case SJX_OPT_REMOVE_FAILED_SERVERS:
+        /* Two names of one. */
+        behavior[SJX_OPT_AUTO_EJECT_HOSTS] = behavior[SJX_OPT_REMOVE_FAILED_SERVERS] = number;
+        break;
     }
-    behavior[option] = number;
-    if (option != SJX_OPT_NOREPLY && option != SJX_OPT_BUFFER_WRITES && option != SJX_OPT_VERIFY_KEY &&
-        option != SJX_OPT_HASH_WITH_PREFIX_KEY) {
+    bool of_client = option != SJX_OPT_NOREPLY && option != SJX_OPT_BUFFER_WRITES && option != SJX_OPT_VERIFY_KEY &&
+                     option != SJX_OPT_HASH_WITH_PREFIX_KEY;
+    if (of_client && memcmp(before, behavior, sizeof before) != 0) {
         sjx_pool_changed(object->pool);
     }
     return true;
+}
+
+/* Which options libmemcached keeps as yes or no. */
+static bool is_truth(zend_long option)
+{
+    switch (option) {
+    case SJX_OPT_NO_BLOCK:
+    case SJX_OPT_TCP_NODELAY:
+    case SJX_OPT_BUFFER_WRITES:
+    case SJX_OPT_SORT_HOSTS:
+    case SJX_OPT_VERIFY_KEY:
+    case SJX_OPT_LIBKETAMA_COMPATIBLE:
+    case SJX_OPT_BINARY_PROTOCOL:
+    case SJX_OPT_HASH_WITH_PREFIX_KEY:
+    case SJX_OPT_NOREPLY:
+    case SJX_OPT_USE_UDP:
+    case SJX_OPT_AUTO_EJECT_HOSTS:
+    case SJX_OPT_RANDOMIZE_REPLICA_READ:
+    case SJX_OPT_TCP_KEEPALIVE:
+    case SJX_OPT_REMOVE_FAILED_SERVERS:
+        return true;
+    default:
+        return false;
+    }
 }
 
 bool sjx_option_set(sjx_object *object, zend_long option, zval *value)
@@ -301,5 +357,10 @@ bool sjx_option_set(sjx_object *object, zend_long option, zval *value)
         return refused(object, "error setting memcached option: INVALID ARGUMENTS");
     }
     zend_long number = zval_get_long(value);
-    return object->pool->settings.behavior[option] == number || set_behavior(object, option, number);
+    if (is_truth(option)) {
+        number = number != 0;
+    }
+    /* This one is set anew even if it is set: other options may have changed what follows from it. */
+    bool same = object->pool->settings.behavior[option] == number && option != SJX_OPT_LIBKETAMA_COMPATIBLE;
+    return same || set_behavior(object, option, number);
 }

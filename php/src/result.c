@@ -75,6 +75,16 @@ static int server_error(const sj_result *result)
     return says(result, "out of memory") ? SJX_RES_SERVER_MEMORY_ALLOCATION_FAILURE : SJX_RES_SERVER_ERROR;
 }
 
+/* Which kind of no connection it was, as libmemcached tells them apart; the library has only words for it. */
+static int connect_error(const sj_result *result)
+{
+    if (says(result, "failed to lookup address") || says(result, "the name has no address")) {
+        return SJX_RES_HOST_LOOKUP_FAILURE;
+    }
+    bool timed_out = says(result, "no connection: no answer in ") || says(result, "no connection: none in ");
+    return timed_out ? SJX_RES_TIMEOUT : SJX_RES_CONNECTION_FAILURE;
+}
+
 int sjx_code(const sj_result *result)
 {
     switch (result->status) {
@@ -95,7 +105,7 @@ int sjx_code(const sj_result *result)
     case SJ_ERR_REFUSED:
         return SJX_RES_NOT_SUPPORTED;
     case SJ_ERR_CONNECT:
-        return SJX_RES_CONNECTION_FAILURE;
+        return connect_error(result);
     case SJ_ERR_DOWN:
         return SJX_RES_SERVER_TEMPORARILY_DISABLED;
     case SJ_ERR_TIMED_OUT:

@@ -1,11 +1,10 @@
 /* What is asked of every server: versions, statistics, keys, flushing. */
 #include "php_scrubjay.h"
 
-/* `host:port`, or the path of a socket. */
+/* `host:port`; so is the path of a socket, as with php-memcached. */
 static zend_string *server_name(const sjx_server *server)
 {
-    return server->port == 0 ? zend_string_init(server->host, strlen(server->host), 0)
-                             : zend_strpprintf(0, "%s:%d", server->host, server->port);
+    return zend_strpprintf(0, "%s:%d", server->host, server->port);
 }
 
 /* Keeps which server failed; SOME_ERRORS if others did not. */

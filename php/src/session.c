@@ -146,7 +146,7 @@ static void unlock(sjx_session *session)
 static bool add_server(sjx_pool *pool, char *text)
 {
     char *host = text, *rest = strchr(text, ':');
-    zend_long port = 11211, weight = 0;
+    zend_long port = SJX_PORT, weight = 0;
     if (*text == '[') {
         host = text + 1;
         rest = strchr(host, ']');
@@ -162,7 +162,8 @@ static bool add_server(sjx_pool *pool, char *text)
             weight = ZEND_STRTOL(rest + 1, &rest, 10);
         }
     }
-    return (rest == NULL || *rest == 0) && sjx_pool_add(pool, host, port, weight);
+    /* A path has none here, unlike in addServer: so it is in libmemcached, and by it a socket has its place on a ring. */
+    return (rest == NULL || *rest == 0) && sjx_pool_add(pool, host, *host == '/' ? 0 : port, weight);
 }
 
 static bool add_servers(sjx_pool *pool, const char *path)
@@ -183,7 +184,7 @@ static void configure(sjx_pool *pool)
     if (SETTINGS()->consistent_hash) {
         bool weighted = strcmp(SETTINGS()->consistent_hash_type, "ketama_weighted") == 0;
         behavior[SJX_OPT_HASH] = weighted ? SJX_HASH_MD5 : 0;
-        behavior[SJX_OPT_DISTRIBUTION] = weighted ? SJX_DISTRIBUTION_WEIGHTED : SJX_DISTRIBUTION_CONSISTENT;
+        sjx_distribute(&pool->settings, weighted ? SJX_DISTRIBUTION_WEIGHTED : SJX_DISTRIBUTION_KETAMA);
     }
     if (SETTINGS()->connect_timeout > 0) {
         behavior[SJX_OPT_CONNECT_TIMEOUT] = SETTINGS()->connect_timeout;
@@ -199,10 +200,10 @@ static void configure(sjx_pool *pool)
     }
 }
 
-/* One pool for all requests of the process that have the same servers and settings. */
+/* One pool for all requests of the process that have the same servers and settings. NULL: the path names no servers. */
 static sjx_pool *open_pool(const char *path)
 {
-    bool made = true;
+    bool made = true, good = true;
     sjx_pool *pool;
     if (SETTINGS()->persistent) {
         zend_string *id = zend_strpprintf(0, "session:%s:%d:%s:" ZEND_LONG_FMT ":" ZEND_LONG_FMT ":%d:%s", path,
@@ -215,21 +216,24 @@ static sjx_pool *open_pool(const char *path)
         pool = sjx_pool_new(false, true);
     }
     if (made) {
+        /* In this order, as in php-memcached: with ketama, weights are not heeded. */
+        good = add_servers(pool, path);
         configure(pool);
+        pool->unmade = !good;
     }
-    return pool;
+    if (!good && !pool->persistent) {
+        sjx_pool_free(pool);
+    }
+    return good ? pool : NULL;
 }
 
 PS_OPEN_FUNC(scrubjay)
 {
     sjx_pool *pool = open_pool(save_path);
     PS_SET_MOD_DATA(NULL);
-    if (!add_servers(pool, save_path)) {
+    if (pool == NULL) {
         php_error_docref(NULL, E_WARNING, "session.save_path \"%s\" names no servers: give HOST:PORT, or HOST:PORT:WEIGHT, divided by commas",
                          save_path);
-        if (!pool->persistent) {
-            sjx_pool_free(pool);
-        }
         return FAILURE;
     }
     sjx_session *session = ecalloc(1, sizeof *session);

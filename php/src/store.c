@@ -104,13 +104,31 @@ static void extend(INTERNAL_FUNCTION_PARAMETERS, uint32_t op, bool by_key)
     RETURN_BOOL(store_value(object, &request, name, server_key, &text));
 }
 
+/* The number of a token: what GET_EXTENDED gave, an integer or text. 0, which no item has: it is none. */
+static uint64_t cas_of(const zval *token)
+{
+    char *end;
+    switch (Z_TYPE_P(token)) {
+    case IS_LONG:
+        return (uint64_t)Z_LVAL_P(token);
+    case IS_DOUBLE:
+        return Z_DVAL_P(token) >= 0 && Z_DVAL_P(token) < 18446744073709551616.0 ? (uint64_t)Z_DVAL_P(token) : 0;
+    case IS_STRING: {
+        uint64_t cas = ZEND_STRTOUL(Z_STRVAL_P(token), &end, 10);
+        return *end == 0 ? cas : 0;
+    }
+    default:
+        return 0;
+    }
+}
+
 static void cas(INTERNAL_FUNCTION_PARAMETERS, bool by_key)
 {
-    zend_string *name, *server_key = NULL, *token;
-    zval *value;
+    zend_string *name, *server_key = NULL;
+    zval *value, *token;
     zend_long exptime = 0;
     ZEND_PARSE_PARAMETERS_START(by_key ? 4 : 3, by_key ? 5 : 4)
-        Z_PARAM_STR(token)
+        Z_PARAM_ZVAL(token)
         if (by_key) {
             Z_PARAM_STR(server_key)
         }
@@ -119,7 +137,7 @@ static void cas(INTERNAL_FUNCTION_PARAMETERS, bool by_key)
         Z_PARAM_OPTIONAL
         Z_PARAM_LONG(exptime)
     ZEND_PARSE_PARAMETERS_END();
-    sj_request request = {.op = SJ_SET, .exptime = exptime, .cas = ZEND_STRTOUL(ZSTR_VAL(token), NULL, 10)};
+    sj_request request = {.op = SJ_SET, .exptime = exptime, .cas = cas_of(token)};
     if (request.cas == 0) {
         sjx_set_code(SJX_THIS(), SJX_RES_DATA_EXISTS);
         RETURN_FALSE;

@@ -14,6 +14,24 @@ same(str_contains($client->getLastErrorMessage(), "127.0.0.1:$silent"), true, 'm
 same($client->getMulti(['a', 'b']), false, 'many from silent');
 fclose($listen);
 
+// A queue of connections that is full: another one is not answered.
+$full = stream_socket_server('tcp://127.0.0.1:0', $errno, $error, STREAM_SERVER_BIND | STREAM_SERVER_LISTEN, stream_context_create([
+    'socket' => ['backlog' => 1],
+]));
+$place = stream_socket_get_name($full, false);
+$waiting = [];
+for ($number = 0; $number < 8; $number++) {
+    $waiting[] = stream_socket_client("tcp://$place", $errno, $error, 1, STREAM_CLIENT_ASYNC_CONNECT);
+}
+$late = new Scrubjay();
+$late->setOption(Scrubjay::OPT_CONNECT_TIMEOUT, 100);
+$late->addServer('127.0.0.1', (int) substr(strrchr($place, ':'), 1));
+same([$late->get('k'), $late->getResultCode()], [false, Scrubjay::RES_TIMEOUT], 'no connection in time');
+same([$late->get('k'), $late->getResultCode()], [false, Scrubjay::RES_SERVER_TEMPORARILY_DISABLED], 'and it is not waited for again');
+$nowhere = new Scrubjay();
+$nowhere->addServer(str_repeat('x', 70), 11211);
+same([$nowhere->get('k'), $nowhere->getResultCode()], [false, Scrubjay::RES_HOST_LOOKUP_FAILURE], 'no such host');
+
 $dead = new Scrubjay();
 same($dead->get('k'), false, 'no servers');
 same($dead->getResultCode(), Scrubjay::RES_NO_SERVERS, 'code of no servers');

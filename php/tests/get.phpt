@@ -63,6 +63,12 @@ same(@$client->setEncodingKey('secret'), false, 'encoding key');
 same($client->getResultCode(), Scrubjay::RES_NOT_SUPPORTED, 'code of encoding key');
 same($client->flush(), true, 'flush');
 same($client->getMulti(['get:2']), [], 'after flush');
+$binary = alone('binary:');
+$binary->setOption(Scrubjay::OPT_BINARY_PROTOCOL, true);
+same([$binary->set('a key', 1), $binary->get('a key'), $binary->getMulti(['a key', 'none'])], [true, 1, ['a key' => 1]], 'a blank');
+same([$binary->set("a\nkey", 1), $binary->getResultCode()], [false, Scrubjay::RES_BAD_KEY_PROVIDED], 'a line end');
+$binary->setOption(Scrubjay::OPT_BINARY_PROTOCOL, false);
+same([$binary->get('a key'), $binary->getResultCode()], [false, Scrubjay::RES_BAD_KEY_PROVIDED], 'a blank without');
 ?>
 done
 --EXPECT--

@@ -14,9 +14,10 @@ memcached.sess_binary_protocol=0
 <?php
 ob_start();
 require 'servers.inc';
-ini_set('session.save_path', implode(',', array_map(fn ($port) => "127.0.0.1:$port", ports())));
-for ($round = 0; $round < 40; $round++) {
-    $type = $round < 20 ? 'ketama' : 'ketama_weighted';
+for ($round = 0; $round < 80; $round++) {
+    $type = $round % 40 < 20 ? 'ketama' : 'ketama_weighted';
+    $weight = $round < 40 ? '' : ':2';
+    ini_set('session.save_path', implode(',', array_map(fn ($port) => "127.0.0.1:$port$weight", ports())));
     ini_set('memcached.sess_consistent_hash_type', $type);
     ini_set('scrubjay.sess_consistent_hash_type', $type);
     $id = "both$round" . getmypid();

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::atomic::AtomicU64;
 
 use super::hash::{self, Hash};
-use super::ring::POINTS_MAX;
+use super::ring::{POINTS_MAX, Position};
 use super::score::Highest;
 use super::{PlacementError, Rule, ServerIndex, Servers, libraries};
 
@@ -173,6 +173,8 @@ pub struct Scheme {
     hash: HashOf,
     /// The name of the hash, if it was chosen.
     chosen: Option<&'static str>,
+    /// The hash of the ring's points, if it is another: libmemcached leaves a ring as it is when the hash is set later.
+    points: Option<&'static Hash>,
     tag: Option<[u8; 2]>,
     buckets: Option<Vec<u32>>,
 }
@@ -218,8 +220,17 @@ impl Scheme {
             Some(_) if self.row.name != "vbucket" => Err(PlacementError::BucketsUnknown(self.row.name)),
             Some(buckets) => Ok(Rule::Slots(self.hash, mapped(servers, buckets)?)),
             // What all schemes agree about needs no table; but what is wrong is said all the same.
-            None => (self.row.build)(servers, self.hash)
-                .map(|rule| if servers.count() == 1 { Rule::Only } else { rule }),
+            None => {
+                (self.row.build)(servers, self.points.map_or(self.hash, |points| points.of)).map(|rule| {
+                    match rule {
+                        _ if servers.count() == 1 => Rule::Only,
+                        Rule::Ring(_, ring) if self.points.is_some() => {
+                            Rule::Ring(Position::At(self.hash), ring)
+                        }
+                        rule => rule,
+                    }
+                })
+            }
         }
     }
 }
@@ -242,6 +253,7 @@ impl Default for Scheme {
             row: &ROWS[0],
             hash: hash::md5_first,
             chosen: None,
+            points: None,
             tag: None,
             buckets: None,
         }
@@ -252,14 +264,15 @@ impl fmt::Display for Scheme {
     /// As it is read from text; tag and buckets have none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.row.name)?;
-        self.chosen.map_or(Ok(()), |hash| write!(f, "/{hash}"))
+        self.chosen.map_or(Ok(()), |hash| write!(f, "/{hash}"))?;
+        self.points.map_or(Ok(()), |points| write!(f, "/{}", points.name))
     }
 }
 
 impl FromStr for Scheme {
     type Err = PlacementError;
 
-    /// `NAME` or `NAME/HASH`.
+    /// `NAME`, `NAME/HASH`, or `libmemcached-consistent/HASH/HASH`, where the second is that of the ring's points.
     fn from_str(text: &str) -> Result<Scheme, PlacementError> {
         let (name, wanted) = text
             .split_once('/')
@@ -273,12 +286,64 @@ impl FromStr for Scheme {
         if let Some(default) = row.hashes.first() {
             scheme.hash = default.of;
         }
-        if let Some(wanted) = wanted {
+        let find = |wanted: &str| {
             let hash = row.hashes.iter().find(|hash| hash.name == wanted);
-            let hash = hash.ok_or_else(|| PlacementError::UnknownHash(row.name, wanted.to_owned()))?;
+            hash.ok_or_else(|| PlacementError::UnknownHash(row.name, wanted.to_owned()))
+        };
+        if let Some(wanted) = wanted {
+            let (of_keys, of_points) = match wanted.split_once('/') {
+                Some((of_keys, of_points)) if row.name == "libmemcached-consistent" => {
+                    (of_keys, Some(of_points))
+                }
+                _ => (wanted, None),
+            };
+            let hash = find(of_keys)?;
             scheme.hash = hash.of;
             scheme.chosen = Some(hash.name);
+            scheme.points = of_points.map(find).transpose()?;
         }
         Ok(scheme)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Scheme;
+    use crate::placement::{Placement, Server, Servers};
+
+    /// Asked of php-memcached 3.2: `OPT_DISTRIBUTION`, the servers, and in the second row `OPT_HASH` after them.
+    #[test]
+    fn a_ring_keeps_the_hash_that_it_was_made_with() {
+        let ports = [31411, 31412, 31413];
+        let servers = Servers::new(ports.map(|port| Server::new("127.0.0.1", port)).to_vec()).unwrap();
+        for (scheme, expected) in [
+            ("libmemcached-consistent", "020101100001220212101111"),
+            (
+                "libmemcached-consistent/one_at_a_time/one_at_a_time",
+                "020101100001220212101111",
+            ),
+            (
+                "libmemcached-consistent/md5/one_at_a_time",
+                "012010221002011122220020",
+            ),
+        ] {
+            let parsed: Scheme = scheme.parse().unwrap();
+            assert_eq!(parsed.to_string(), scheme);
+            let placement = Placement::new(&servers, &parsed).unwrap();
+            let place = |number: i32| {
+                placement
+                    .place(format!("key{number}").as_bytes())
+                    .get()
+                    .to_string()
+            };
+            assert_eq!((0..24).map(place).collect::<String>(), expected, "{scheme}");
+        }
+        for unknown in [
+            "libmemcached-consistent/md5/none",
+            "libmemcached-consistent/md5/md5/md5",
+            "ketama/md5/md5",
+        ] {
+            assert!(unknown.parse::<Scheme>().is_err(), "{unknown}");
+        }
     }
 }
