@@ -103,11 +103,11 @@ bool sjx_pool_add(sjx_pool *pool, const char *host, zend_long port, zend_long we
         pool->server_count >= SJX_SERVERS_MAX) {
         return false;
     }
-    make_ring(pool, weight);
     /* Programs with persistent objects add their servers again in every request. */
     if (is_there(pool, host, port)) {
         return true;
     }
+    make_ring(pool, weight);
     pool->servers = perealloc(pool->servers, (pool->server_count + 1) * sizeof(sjx_server), 1);
     pool->servers[pool->server_count++] =
         (sjx_server){.host = pestrdup(host, 1), .port = (uint16_t)port, .weight = (uint32_t)weight};

@@ -30,6 +30,15 @@ for ($round = 0; $round < 20; $round++) {
 // getStats asks on a connection of its own.
 same($connections($again) - $before, 1, 'new connections');
 same($called, 1, 'callbacks');
+// Programs that set everything in each request: the keys stay where the first one had them.
+$places = [];
+for ($round = 0; $round < 3; $round++) {
+    $anew = new Scrubjay('anew');
+    $anew->addServers([['10.0.0.1', 1, 5], ['10.0.0.2', 1, 9], ['10.0.0.3', 1, 1]]);
+    $anew->setOption(Scrubjay::OPT_DISTRIBUTION, Scrubjay::DISTRIBUTION_CONSISTENT);
+    $places[] = array_map(fn ($number) => $anew->getServerByKey("key$number")['host'], range(0, 99));
+}
+same([$places[1] === $places[0], $places[2] === $places[0]], [true, true], 'places in later requests');
 same((new Scrubjay('other'))->getServerList(), [], 'another id');
 same((new Scrubjay())->isPersistent(), false, 'no id');
 same(count((new Scrubjay(null, null, '--SERVER=127.0.0.1:1 --SERVER=/run/x'))->getServerList()), 2, 'by text');
