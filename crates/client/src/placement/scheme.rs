@@ -221,14 +221,11 @@ impl Scheme {
             Some(buckets) => Ok(Rule::Slots(self.hash, mapped(servers, buckets)?)),
             // What all schemes agree about needs no table; but what is wrong is said all the same.
             None => {
-                (self.row.build)(servers, self.points.map_or(self.hash, |points| points.of)).map(|rule| {
-                    match rule {
-                        _ if servers.count() == 1 => Rule::Only,
-                        Rule::Ring(_, ring) if self.points.is_some() => {
-                            Rule::Ring(Position::At(self.hash), ring)
-                        }
-                        rule => rule,
-                    }
+                let of_points = self.points.map_or(self.hash, |points| points.of);
+                Ok(match (self.row.build)(servers, of_points)? {
+                    _ if servers.count() == 1 => Rule::Only,
+                    Rule::Ring(_, ring) if self.points.is_some() => Rule::Ring(Position::At(self.hash), ring),
+                    rule => rule,
                 })
             }
         }

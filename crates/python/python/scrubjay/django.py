@@ -20,7 +20,8 @@ _clients_lock = threading.Lock()
 class ScrubjayCache(BaseMemcachedCache):
     """``OPTIONS`` are those of ``scrubjay.HashClient``, with ``profile="scrubjay"`` if no profile is named.
 
-    With ``"ignore_exc": True`` nothing raises while servers are down: nothing is found, and nothing stored. What is neither text, bytes, number, bool, ``None``, list nor dict is stored only with ``"pickle": True``.
+    With ``"ignore_exc": True`` nothing raises while servers are down: nothing is found, and nothing stored. What is neither text,
+    bytes, number, bool, ``None``, list nor dict is stored only with ``"pickle": True``.
     """
 
     def __init__(self, server: Any, params: dict[str, Any]) -> None:
